@@ -408,7 +408,7 @@ func TestWhatIsNoBan(t *testing.T) {
 			if err == nil {
 				err = d.Results[0].Err
 			}
-			if transport.ClassOf(err) != transport.ClassMisused {
+			if transport.ClassOf(err) != transport.ClassAnswer {
 				t.Errorf("%.40q: %+v, %v", value, d, err)
 			}
 			if client.Get(t.Context(), key).Val() != value {

@@ -27,11 +27,11 @@ func TestWhatIsNotOursIsNotRead(t *testing.T) {
 		if err := client.SetRange(ctx, keyOf("test", check), huge, "x").Err(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Take(ctx, check); transport.ClassOf(err) != transport.ClassMisused {
+		if _, err := r.Take(ctx, check); transport.ClassOf(err) != transport.ClassAnswer {
 			t.Error(err)
 		}
 		charged := Result{Check: check, Source: SourceRedis, Charged: 1, At: time.Now()}
-		if _, err := r.Settle(ctx, Charge{Result: charged, Cost: 2}); transport.ClassOf(err) != transport.ClassMisused {
+		if _, err := r.Settle(ctx, Charge{Result: charged, Cost: 2}); transport.ClassOf(err) != transport.ClassAnswer {
 			t.Error("settle:", err)
 		}
 		client.Del(ctx, keyOf("test", check))
@@ -69,7 +69,7 @@ func TestTheLongestStatesAreRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			d, err := b.limiter.Take(t.Context(), check)
-			if extra == "" && (err != nil || d.Allowed) || extra != "" && transport.ClassOf(err) != transport.ClassMisused {
+			if extra == "" && (err != nil || d.Allowed) || extra != "" && transport.ClassOf(err) != transport.ClassAnswer {
 				t.Errorf("%s: %q: %+v, %v", l, c.longest+extra, d, err)
 			}
 		}
@@ -187,18 +187,18 @@ func TestAForeignValueTakesNoOtherCheckAlong(t *testing.T) {
 								if d.Allowed != foreign.Shadow || w.Err != nil || last.Err != nil || w.Charged != charged || last.Charged != charged || last.HasRoom != (charged == 1) {
 									t.Errorf("%d: allowed %t\n%+v\n%+v", n, d.Allowed, w, last)
 								}
-								if transport.ClassOf(f.Err) != transport.ClassMisused || f.HasRoom || f.BannedFor > 0 || f.Charged != 0 && where == "the count" {
+								if transport.ClassOf(f.Err) != transport.ClassAnswer || f.HasRoom || f.BannedFor > 0 || f.Charged != 0 && where == "the count" {
 									t.Errorf("%d: %+v", n, f)
 								}
 								if !strings.Contains(f.Err.Error(), "test:{k2}:foreign:") {
 									t.Errorf("%v does not say which key", f.Err)
 								}
 							}
-							if d, err := b.limiter.Peek(t.Context(), wide, foreign); err != nil || d.Results[0].Remaining != 7 || transport.ClassOf(d.Results[1].Err) != transport.ClassMisused {
+							if d, err := b.limiter.Peek(t.Context(), wide, foreign); err != nil || d.Results[0].Remaining != 7 || transport.ClassOf(d.Results[1].Err) != transport.ClassAnswer {
 								t.Errorf("%+v, %v", d, err)
 							}
 							foreign.Shadow = false
-							if d, err := b.limiter.Take(t.Context(), foreign); transport.ClassOf(cmp.Or(err, errOf(d))) != transport.ClassMisused {
+							if d, err := b.limiter.Take(t.Context(), foreign); transport.ClassOf(cmp.Or(err, errOf(d))) != transport.ClassAnswer {
 								t.Errorf("alone: %+v, %v", d, err)
 							}
 							if client.Dump(t.Context(), key).Val() != value {

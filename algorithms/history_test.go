@@ -584,12 +584,12 @@ func (r *run) foreign(ctx context.Context, c algorithms.Check, value string) err
 		if len(d.Results) > 0 && err == nil {
 			err = d.Results[0].Err
 		}
-		if transport.ClassOf(err) != transport.ClassMisused {
+		if transport.ClassOf(err) != transport.ClassAnswer {
 			return fmt.Errorf("%q at %s: %+v, %w", was, key, d, err)
 		}
 	}
 	charged := algorithms.Result{Check: c, Source: algorithms.SourceRedis, Charged: 1, At: time.UnixMicro(r.now)}
-	if _, err := r.limiter.Settle(ctx, algorithms.Charge{Result: charged, Cost: 2}); transport.ClassOf(err) != transport.ClassMisused {
+	if _, err := r.limiter.Settle(ctx, algorithms.Charge{Result: charged, Cost: 2}); transport.ClassOf(err) != transport.ClassAnswer {
 		return fmt.Errorf("settled where %q is: %w", was, err)
 	}
 	if now := r.store.dump(key); now != was {

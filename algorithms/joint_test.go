@@ -204,9 +204,9 @@ func TestServersThatRunNoRequestsTogether(t *testing.T) {
 		"no such keys":     {acl: "resetkeys ~test:{#}* ~test:{client-[0-3]}*", failed: n / 2, class: transport.ClassRefused, sent: "joint of 16" + alone},
 		"no PSETEX":        {acl: "-psetex", failed: n, class: transport.ClassRefused, sent: "joint of 16"},
 		"of a cluster":     {options: []string{"--cluster-enabled", "yes"}, sent: "joint of 8" + alone},
-		"no memory":        {config: []string{"maxmemory", "1mb"}, failed: n, class: transport.ClassUnavailable, sent: "joint of 16"},
-		"too few replicas": {config: []string{"min-replicas-to-write", "1"}, failed: n, class: transport.ClassUnavailable, sent: "joint of 16"},
-		"a replica":        {replica: true, failed: n, class: transport.ClassUnavailable, sent: "joint of 16"},
+		"no memory":        {config: []string{"maxmemory", "1mb"}, failed: n, class: transport.ClassAnswer, sent: "joint of 16"},
+		"too few replicas": {config: []string{"min-replicas-to-write", "1"}, failed: n, class: transport.ClassAnswer, sent: "joint of 16"},
+		"a replica":        {replica: true, failed: n, class: transport.ClassAnswer, sent: "joint of 16"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

@@ -137,7 +137,7 @@ func (r *Redis) oneByOne(ctx context.Context, t *transport.Transport, charge boo
 	var got []transport.Response
 	var calls []*transport.Call
 	for i, p := range parts {
-		if len(p.checks) == 1 || transport.ClassOf(responses[i].Err) != transport.ClassMoved {
+		if len(p.checks) == 1 || !transport.Moved(responses[i].Err) {
 			decided, got = append(decided, p), append(got, responses[i])
 			continue
 		}

@@ -1,11 +1,9 @@
 package algorithms
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"net"
-	"strconv"
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/script"
@@ -38,72 +36,87 @@ func (s store) Shard(c *Check) int {
 	return s.ShardOf(tag)
 }
 
-// probeLimit is a limit that probes do not exhaust.
-var probeLimit = Limit{Rate: 1_000_000, Period: time.Second, Algorithm: FixedWindow}
-
 const (
 	// probeRule is no name that a rule of the middleware can have.
 	probeRule = "~probe"
+	// probeRate is a rate that probes do not reach.
+	probeRate = 1_000_000
 	// anyNode is how many keys Probe asks for at once while no node is known. Of
 	// three masters, it misses a healthy one once in thousands of times.
 	anyNode = 16
 )
 
-// Probe sends a real, charged check to a shard, inside the budget. Its error
+// probeCalls are what a probe sends for a key: decisions that charge a count of each form,
+// a string with a set and a list. So they need all that the rules may need. The keys are those
+// of the rule "~probe", which no rule of the middleware can have. They expire after a second.
+func (s store) probeCalls(key string) []*transport.Call {
+	calls := make([]*transport.Call, 0, 3)
+	for _, of := range [][]Algorithm{{FixedWindow, InFlight}, {SlidingLog}} {
+		var checks []Check
+		var ps []step.Params
+		for _, a := range of {
+			c := Check{Rule: probeRule, Key: key, Limit: Limit{Rate: probeRate, Period: time.Second, Algorithm: a}}
+			p := paramsOf(&c, c.Limit.row())
+			if p.Held {
+				c.named(&p)
+			}
+			checks, ps = append(checks, c), append(ps, p)
+		}
+		calls = append(calls, s.takeCall(true, checks, ps))
+	}
+	return calls
+}
+
+// joinedCalls are probeCalls, and one more that runs together with the first, as
+// decisions in a batch do.
+func (s store) joinedCalls(key string) []*transport.Call {
+	return append(s.probeCalls(key), s.probeCalls(key)[0])
+}
+
+// Probe sends a real, charged decision to a shard, inside the budget. Its error
 // says that decisions would fail there. Only a charge shows that: a replica, or
 // a server without memory left, still answers what it need not write. A server
-// that holds no keys any more is [transport.ErrGone]. The keys are those of the rule
-// "~probe", which no rule of the middleware can have; they expire after a second.
-func (s store) Probe(ctx context.Context, shard int) (err error) {
-	checks := []Check{{Rule: probeRule, Limit: probeLimit}}
-	switch {
-	case !s.KnowsServers() && shard != 0:
-		return redisError(fmt.Errorf("probe: no shard %d", shard))
-	case s.KnowsServers() && shard == 0:
+// that holds no keys any more is [transport.ErrGone].
+func (s store) Probe(ctx context.Context, shard int) error {
+	key, err := s.probeKey(shard)
+	if err != nil {
+		return redisError(err)
+	}
+	calls := s.joinedCalls(key)
+	anywhere := s.KnowsServers() && shard == 0
+	if anywhere {
 		for i := range anyNode {
-			checks = append(checks, Check{Rule: probeRule, Key: transport.ProbeKey(i), Limit: probeLimit})
+			calls = append(calls, s.probeCalls(transport.ProbeKey(i))[0])
 		}
+	}
+	for _, r := range s.SendAll(s.Transport.Within(ctx), calls) {
+		if anywhere && r.Err == nil {
+			s.Seen()
+			return nil
+		}
+		err = cmp.Or(err, r.Err)
+	}
+	return redisError(err)
+}
+
+// Ask makes the calls of a probe on a connection of its own; see [transport.Transport.Ask].
+func (s store) Ask(ctx context.Context, shard int, anew bool) error {
+	key, err := s.probeKey(shard)
+	if err == nil {
+		err = s.Transport.Ask(ctx, shard, anew, s.joinedCalls(key))
+	}
+	return redisError(err)
+}
+
+// probeKey is a key of a shard.
+func (s store) probeKey(shard int) (string, error) {
+	switch {
+	case shard == 0:
+		return "", nil
 	case s.KnowsServers():
-		if checks[0].Key, err = s.KeyOn(shard); err != nil {
-			return err
-		}
+		return s.KeyOn(shard)
 	}
-	d, err := s.Take(ctx, checks...)
-	if err == nil && len(checks) == 1 {
-		err = d.Results[0].Err
-	}
-	return err
-}
-
-// ProbeRequest is a probe of a shard as RESP, for a connection of Dial.
-func (s store) ProbeRequest(shard int) (request []byte, err error) {
-	key := ""
-	if s.KnowsServers() {
-		if shard == 0 {
-			return nil, errors.ErrUnsupported
-		}
-		if key, err = s.KeyOn(shard); err != nil {
-			return nil, err
-		}
-	}
-	return appendRequest(nil, s.probeCall(key).Request()), nil
-}
-
-// probeCall is a probe of a key.
-func (s store) probeCall(key string) *transport.Call {
-	check := Check{Rule: probeRule, Key: key, Limit: probeLimit}
-	return s.takeCall(true, []Check{check}, []step.Params{paramsOf(&check, check.Limit.row())})
-}
-
-// appendRequest appends a command as RESP, the protocol of Redis.
-func appendRequest(b []byte, args []any) []byte {
-	b = append(strconv.AppendInt(append(b, '*'), int64(len(args)), 10), "\r\n"...)
-	for _, arg := range args {
-		text := fmt.Sprint(arg)
-		b = append(strconv.AppendInt(append(b, '$'), int64(len(text)), 10), "\r\n"...)
-		b = append(append(b, text...), "\r\n"...)
-	}
-	return b
+	return "", fmt.Errorf("probe: no shard %d", shard)
 }
 
 // Budget is how long a decision may take.
@@ -114,16 +127,9 @@ func (store) Within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, func() {}
 }
 
-// Dial opens a connection of its own to a shard; [errors.ErrUnsupported] if it
-// cannot for this kind of client.
-func (s store) Dial(ctx context.Context, shard int) (net.Conn, error) {
-	conn, err := s.Transport.Dial(ctx, shard)
-	return conn, redisError(err)
-}
-
 // Warm opens connections, loads the scripts and makes a decision for a probe's key.
 func (s store) Warm(ctx context.Context) error {
-	return redisError(s.Transport.Warm(ctx, s.probeCall))
+	return redisError(s.Transport.Warm(ctx, s.probeCalls))
 }
 
 // Beat says that the instance id uses the namespace, and returns how many

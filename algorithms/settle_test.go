@@ -87,7 +87,7 @@ func TestSettlingWhereOneKeyIsInTheWay(t *testing.T) {
 				failed := func(i int) bool { return wrong.failed && checks[i] == checks[at] }
 				d := Decision{Results: results}
 				for range 3 {
-					if err := Refund(ctx, b.limiter, d); wrong.failed != (transport.ClassOf(err) == transport.ClassMisused) || !wrong.failed && err != nil {
+					if err := Refund(ctx, b.limiter, d); wrong.failed != (transport.ClassOf(err) == transport.ClassAnswer) || !wrong.failed && err != nil {
 						t.Fatal(err)
 					}
 				}

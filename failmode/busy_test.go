@@ -2,9 +2,9 @@ package failmode
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // A client that makes this process busy must not pass the rules that fail open,
@@ -23,7 +24,7 @@ func TestWhatIsNotDecidedWithoutAnOutageIsCountedLocally(t *testing.T) {
 		"no connection free":     redis.ErrPoolTimeout,
 		"a slot that is moving":  answer("TRYAGAIN Multiple keys request during rehashing of slot"),
 		"a node that is unknown": answer("MOVED 3999 127.0.0.1:6381"),
-		"a foreign value":        answer("WRONGTYPE Operation against a key holding the wrong kind of value"),
+		"a foreign value":        fmt.Errorf("redis: %w", transport.ErrForeign),
 	} {
 		for _, mode := range []Mode{Local, Open, Closed} {
 			t.Run(what+", "+mode.String(), func(t *testing.T) {
@@ -93,19 +94,55 @@ func TestAnOutageIsNoAmnesty(t *testing.T) {
 	}
 }
 
-// Late decisions call a witness; where a store has none, they open the circuit.
-// What this process had no room to send says nothing.
-func TestCircuitsOpenOnLatenessOnlyWithoutAWitness(t *testing.T) {
+// Until a probe is answered, a decision without an answer is counted here, and one that
+// is answered with an error follows its mode. A good probe clears the store: the error was
+// the key's. A bad one opens the circuit.
+func TestUntilTheProbeIsAnswered(t *testing.T) {
+	for what, c := range map[string]struct {
+		err    error
+		before algorithms.Source // that decides a check in mode Closed
+	}{
+		"no answer":          {context.DeadlineExceeded, algorithms.SourceFallback},
+		"an error":           {answer("WRONGTYPE Operation against a key holding the wrong kind of value"), algorithms.SourceFailClosed},
+		"connection refused": {syscall.ECONNREFUSED, algorithms.SourceFailClosed},
+	} {
+		for _, well := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, well %v", what, well), func(t *testing.T) {
+				circuits(t, func(t *testing.T, g *Guard, n *nodes, _ *logbook) {
+					c0 := on(0)
+					c0.Fail = Closed
+					after := algorithms.SourceFallback
+					if n.key, n.probing = c.err, 10*time.Millisecond; !well {
+						n.probeErr, after = c.err, algorithms.SourceFailClosed
+					}
+					for range 5 {
+						if r := taken(t, g, c0).Results[0]; r.Source != c.before {
+							t.Errorf("before: decided by %s, want %s", r.Source, c.before)
+						}
+					}
+					time.Sleep(10 * time.Millisecond)
+					synctest.Wait()
+					for range 3 {
+						if r := taken(t, g, c0).Results[0]; r.Source != after {
+							t.Errorf("after: decided by %s, want %s", r.Source, after)
+						}
+					}
+					if n := n.probed[0].Load(); n != 1 {
+						t.Errorf("%d probes", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// What this process had no room to send says nothing of the store.
+func TestABusyProcessSendsNoProbe(t *testing.T) {
 	circuits(t, func(t *testing.T, g *Guard, n *nodes, _ *logbook) {
 		n.set(0, redis.ErrPoolTimeout, 0)
 		askFor(g, 1000, on(0))
-		if s := g.monitor.States()[0]; s.Opened > 0 {
-			t.Fatalf("busy: %+v", s)
-		}
-		n.set(0, context.DeadlineExceeded, 0)
-		askFor(g, 100, on(0))
-		if s := g.monitor.States()[0]; s.Opened != 1 || !errors.Is(s.Err, context.DeadlineExceeded) {
-			t.Errorf("late: %+v", s)
+		if s := g.monitor.States()[0]; s.Opened > 0 || n.probed[0].Load() > 0 {
+			t.Errorf("%+v, %d probes", s, n.probed[0].Load())
 		}
 	})
 }

@@ -167,22 +167,12 @@ func (g *Guard) knownDenial(c *algorithms.Check) (algorithms.Result, bool) {
 	return g.denied.Find(c)
 }
 
-// outage reports whether an error proves that the store is unavailable or refuses to
-// count. Otherwise the store may be healthy and this process busy, or a key has a
-// foreign value.
-func outage(err error) bool {
-	if errors.Is(err, ErrOpen) {
-		return true
-	}
-	switch transport.ClassOf(err) {
-	case transport.ClassBusy, transport.ClassMoved, transport.ClassMisused:
-		return false
-	}
-	return !monitor.IsTimeout(err)
-}
+// outage reports whether the store is to blame for an error, as far as the monitor knows.
+// Otherwise the store may be healthy and this process busy, or a key has a foreign value.
+func outage(err error) bool { return errors.Is(err, ErrOpen) || monitor.IsOutage(err) }
 
 func (g *Guard) logFallback(err error) {
-	if outage(err) || transport.ClassOf(err) == transport.ClassMisused {
+	if outage(err) || transport.Answered(err) && transport.ClassOf(err) != transport.ClassBusy {
 		return // the monitor logs it
 	}
 	g.fellBack.Do(func() {

@@ -224,6 +224,9 @@ type nodes struct {
 	beats  atomic.Int64
 	key    error // of every decision, but of no probe
 
+	probeErr error         // of every probe
+	probing  time.Duration // that a probe takes
+
 	mu   sync.Mutex // over err and late
 	err  [4]error
 	late [4]time.Duration
@@ -240,7 +243,8 @@ func (n *nodes) Shard(c *algorithms.Check) int {
 
 func (n *nodes) Probe(_ context.Context, shard int) error {
 	n.probed[shard].Add(1)
-	return n.behave(shard)
+	time.Sleep(n.probing)
+	return cmp.Or(n.probeErr, n.behave(shard))
 }
 
 func (n *nodes) Beat(context.Context, string, time.Duration) (int, error) {

@@ -97,7 +97,6 @@ type Guard struct {
 	granted   atomic.Value // the algorithms.Source of leased units; nil before the first
 	inFlight  inFlight
 	heartbeat heartbeat
-	server    serverCheck
 	work      background.Group
 	fellBack  sampler.Sampler // to log
 	lost      atomic.Int64    // how often charges were not refunded
@@ -123,7 +122,6 @@ func (g *Guard) ready() {
 		if g.Instances == 0 {
 			g.heartbeat.begin(g.store, &g.monitor, &g.work, g.logger)
 		}
-		g.server.begin(g.monitor.Context(), g.store, &g.work, g.logger)
 		g.connect()
 	})
 }
@@ -160,7 +158,7 @@ func (g *Guard) warm(ctx context.Context) error {
 	if err := g.store.Warm(ctx); err != nil {
 		return fmt.Errorf("failmode: warm: %w", err)
 	}
-	g.monitor.Prepare(ctx)
+	g.monitor.Prepare(ctx, 0)
 	return nil
 }
 

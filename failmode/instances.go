@@ -61,7 +61,7 @@ func (h *heartbeat) beat(ctx context.Context) {
 	switch {
 	case err == nil:
 		h.counted(int64(instances))
-	case transport.NotPermitted(err), transport.ClassOf(err) == transport.ClassMisused:
+	case transport.Answered(err) && !h.monitor.AllOpen():
 		h.forbidden.Do(func() {
 			h.logger.Warn("ratelimit: cannot count instances; set Instances, "+
 				"or permit the heartbeat (ZADD, ZREM, ZREMRANGEBYSCORE, ZCARD)", "error", err)

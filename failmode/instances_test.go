@@ -3,6 +3,7 @@ package failmode
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -149,7 +150,7 @@ func TestInstancesThatAreSetAreNotCounted(t *testing.T) {
 func TestAHeartbeatThatIsForbiddenIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(logbook)
-		s := &beating{err: answer("WRONGPASS invalid username-password pair")} // which the monitor says
+		s := &beating{err: io.EOF} // which the monitor says
 		f := counting(t, s, slog.NewTextHandler(log, nil))
 		for i := range 200 {
 			if i == 100 {

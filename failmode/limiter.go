@@ -15,7 +15,6 @@ func (g *Guard) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 		return algorithms.Decision{}, g.invalid
 	}
 	g.heartbeat.tick(ctx)
-	g.server.tick()
 	for i := range checks {
 		if leasable(&checks[i]) {
 			return g.spendBlocks(ctx, checks)

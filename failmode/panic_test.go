@@ -56,7 +56,7 @@ func TestAPanicInTheBackgroundEndsNothing(t *testing.T) {
 				if s.panics.Load() == 0 {
 					t.Fatal("no panic")
 				}
-				if text := log.String(); strings.Count(text, "panic in the background") != 1 || !strings.Contains(text, "(*raging).rage") {
+				if text := log.String(); strings.Count(text, `msg="ratelimit: panic in the background"`) != 1 || !strings.Contains(text, "(*raging).rage") {
 					t.Errorf("log: %s", text)
 				}
 			})

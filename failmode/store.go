@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -31,10 +30,6 @@ type store interface {
 	Idle() []<-chan struct{}
 	// Warm dials and prepares what the first decision needs.
 	Warm(ctx context.Context) error
-	// Warnings lists options that make an outage worse.
-	Warnings() []string
-	// ServerWarnings asks the servers whether they may forget what they count.
-	ServerWarnings(ctx context.Context) ([]string, error)
 }
 
 // storeOf returns the store behind a limiter: the Redis that it is or that it
@@ -93,12 +88,11 @@ func (s plainStore) Probe(ctx context.Context, _ int) error {
 	return results[0].Err
 }
 
-func (plainStore) Dial(context.Context, int) (net.Conn, error) { return nil, errors.ErrUnsupported }
-func (plainStore) ProbeRequest(int) ([]byte, error)            { return nil, errors.ErrUnsupported }
-
-func (plainStore) Redial(context.Context, int) {}
-func (plainStore) Drop(int)                    {}
-func (plainStore) Idle() []<-chan struct{}     { return nil }
+func (plainStore) Ask(context.Context, int, bool) error { return errors.ErrUnsupported }
+func (plainStore) HangUp()                              {}
+func (plainStore) Redial(context.Context, int)          {}
+func (plainStore) Drop(int)                             {}
+func (plainStore) Idle() []<-chan struct{}              { return nil }
 
 func (plainStore) Beat(context.Context, string, time.Duration) (int, error) {
 	return 0, errors.ErrUnsupported

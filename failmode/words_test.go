@@ -62,7 +62,7 @@ func TestAnswersInUnknownWords(t *testing.T) {
 				if err != nil || d.Results[0].Source != algorithms.SourceFailOpen {
 					t.Errorf("a rule that fails open: %+v, %v", d, err)
 				}
-				if err := g.Close(); err != nil || !strings.Contains(log.String(), `msg="ratelimit: circuit open"`) || !strings.Contains(log.String(), "class=unavailable") {
+				if err := g.Close(); err != nil || !strings.Contains(log.String(), `msg="ratelimit: circuit open"`) || !strings.Contains(log.String(), "class=answer") {
 					t.Errorf("%v; logged:\n%s", err, log)
 				}
 			})

@@ -347,8 +347,8 @@ func TestTheStoreIsMeasuredAndItsFailuresClassed(t *testing.T) {
 		})}
 		h := measured(t, registry, ratelimit.Config{Limiter: guard(t, s, 3), Rules: []ratelimit.Rule{slow}}).Handler(ok)
 		wantSamples(t, registry, map[string]float64{"breaker_shards": 0, "breaker_open_shards": 0, "instances": 3,
-			"store_errors_total unreachable": 0, "store_errors_total busy": 0, "store_errors_total unavailable": 0,
-			"store_errors_total refused": 0, "store_errors_total misused": 0, "store_errors_total unknown": 0})
+			"store_errors_total timeout": 0, "store_errors_total connection": 0, "store_errors_total answer": 0,
+			"store_errors_total refused": 0, "store_errors_total busy": 0})
 		times(10, h, "GET /")
 		got := gather(t, registry)
 		if sum := got["store_duration_seconds_sum"]; sum < 0.0299 || sum > 0.0301 {
@@ -361,9 +361,9 @@ func TestTheStoreIsMeasuredAndItsFailuresClassed(t *testing.T) {
 		})
 
 		s.fail(&net.OpError{Op: "dial", Err: errors.New("connection refused")})
-		times(9, h, "GET /") // five of them open the circuit
+		times(9, h, "GET /") // the first leads to a probe, which opens the circuit
 		wantSamples(t, registry, map[string]float64{
-			"store_errors_total unreachable": 5, "store_errors_total unknown": 0, "store_duration_seconds_count": 15,
+			"store_errors_total connection": 2, "store_errors_total answer": 0, "store_duration_seconds_count": 12,
 			"decision_duration_seconds_count": 19,
 			"breaker_open_shards":             1, "breaker_transitions_total open": 1, "breaker_transitions_total closed": 0,
 		})
@@ -374,7 +374,7 @@ func TestTheStoreIsMeasuredAndItsFailuresClassed(t *testing.T) {
 		})
 		s.fail(algorithms.ErrInvalidCheck) // the caller's mistake, not the store's
 		times(1, h, "GET /")
-		wantSamples(t, registry, map[string]float64{"store_errors_total unknown": 0, "store_errors_total misused": 0, "store_duration_seconds_count": 15})
+		wantSamples(t, registry, map[string]float64{"store_errors_total answer": 0, "store_duration_seconds_count": 12})
 	})
 }
 

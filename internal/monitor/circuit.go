@@ -5,30 +5,27 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // A phase says what happens to decisions that a shard counts.
 type phase int32
 
 const (
-	// closed: decisions are sent, and none has failed recently.
-	closed phase = iota
-	// watched: decisions are sent and counted, because one has failed.
-	watched
-	// open: nothing is sent but probes. Enough good ones close the circuit.
-	open
+	closed  phase = iota // decisions are sent, and none has failed recently
+	watched              // decisions are sent and counted, because one has failed
+	open                 // nothing is sent but probes; enough good ones close the circuit
 )
 
 const (
-	// Enough has failed when failuresInRow decisions failed in a row, or more than
-	// half of at least failureCalls within a window that begins with a failure.
-	// Decisions of one batch fail together, as when its connection breaks, and
-	// failuresInRow batches must have failed in either case.
-	failuresInRow = 5
-	failureCalls  = 20
-	failureWindow = time.Second
+	// window is how long a watched circuit counts before it begins anew. For so long a
+	// good probe clears the shard of errors.
+	window = time.Second
+	// lateInRow late decisions in a row call a probe, and each error does. Those of one
+	// batch are one, because its connection breaks for all of them.
+	lateInRow = 5
+	// maxApart errors for different keys within a window open a circuit although a probe
+	// is good, if more than half of the decisions in the window met errors.
+	maxApart = 20
 
 	slowProbes = 5                // so many slow probes count as one fast probe
 	flapping   = 10 * time.Second // a circuit that reopens within this needs more good probes
@@ -38,25 +35,30 @@ const (
 // A Circuit belongs to one shard. All its transitions are in this file:
 //
 //	closed  → watched  by the first failure
-//	watched → closed   by a success after the window, or by a probe
-//	watched → open     when enough has failed, and no probe succeeds
+//	watched → closed   by a success after the window
+//	watched → open     if a probe fails, or after maxApart errors
 //	open    → closed   by good probes, or if the shard is gone
 type Circuit struct {
-	shard   int
-	witness *witness
-	checked time.Time    // when a suspicion last led to a probe; guarded by the Monitor's mu
-	state   atomic.Int32 // a phase; written with mu held, read without
+	shard int
+	state atomic.Int32 // a phase; written with mu held, read without
 
-	mu       sync.Mutex
-	window   time.Time // when it began; zero while closed
-	calls    int       // in the window
-	failures failures  // in the window
-	inRow    failures  // since the last success
-	batches  [8]uint64 // that failed last
-	backoff  int       // by how much to multiply the good probes that are needed
-	since    time.Time // of the last opening or closing
-	opened   int64
-	err      error // the last failure
+	mu      sync.Mutex
+	begun   time.Time        // when the window began
+	calls   int              // decisions in the window
+	errors  int              // decisions in the window that met one
+	apart   int              // of these, for different keys, and in different batches
+	keys    [maxApart]uint64 // their keys
+	batches [maxApart]uint64 // and batches; 0 if sent alone
+	late    int              // since the last success, batches that were
+	lates   [lateInRow]uint64
+	probing bool      // while watched
+	probed  time.Time // when that last began
+	well    time.Time // when that was last good
+	success time.Time // when a decision was last sent that succeeded, while watched
+	backoff int       // by how much to multiply the good probes that are needed
+	since   time.Time // of the last opening or closing
+	opened  int64
+	err     error // the last failure
 }
 
 func (c *Circuit) is(p phase) bool { return phase(c.state.Load()) == p }
@@ -64,53 +66,49 @@ func (c *Circuit) is(p phase) bool { return phase(c.state.Load()) == p }
 // IsOpen reports whether decisions must not be sent to the shard.
 func (c *Circuit) IsOpen() bool { return c.is(open) }
 
-// A suspicion says what to do after a failure.
-type suspicion int
-
-const (
-	none      suspicion = iota
-	suspected           // enough failed that others may be to blame for: probe
-	broken              // enough failed that only the store can be to blame for: open
-)
-
-// failed counts the failure of a decision.
-func (c *Circuit) failed(sent, now time.Time, kind failureKind, err error) suspicion {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.IsOpen() || sent.Before(c.since) { // outdated
-		return none
-	}
-	c.err = err
-	if now.Sub(c.window) > failureWindow {
-		c.window, c.calls, c.failures = now, 0, failures{}
-	}
-	c.state.Store(int32(watched))
-	c.calls++
-	sameBatch := c.known(transport.BatchOf(err))
-	c.failures.add(kind, sameBatch)
-	c.inRow.add(kind, sameBatch)
-	tooMany := func(inRow, failures tally) bool {
-		return inRow.batches >= failuresInRow ||
-			c.calls >= failureCalls && 2*failures.decisions > c.calls && failures.batches >= failuresInRow
-	}
-	switch {
-	case tooMany(c.inRow.hard, c.failures.hard):
-		return broken
-	case tooMany(c.inRow.all, c.failures.all):
-		return suspected
-	}
-	return none
+// A failure is that of one decision.
+type failure struct {
+	kind  kind
+	key   uint64 // of the check
+	batch uint64 // of the decision; 0 if it was sent alone
+	err   error
 }
 
-// known reports whether a decision of this batch, which is 0 for one that was
-// sent alone, has failed before. The caller holds mu.
-func (c *Circuit) known(batch uint64) bool {
-	if batch == 0 || slices.Contains(c.batches[:], batch) {
-		return batch != 0
+// failed counts a failure. It says whether to probe the shard now, or to open its circuit
+// without, and whether an error is the shard's fault as far as is known: until a probe
+// is good.
+func (c *Circuit) failed(sent, now time.Time, f failure) (probe, trip, blamed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	blamed = f.kind == failed && (c.IsOpen() || now.Sub(c.well) > window)
+	if c.IsOpen() || sent.Before(c.since) { // outdated
+		return false, false, blamed
 	}
-	copy(c.batches[1:], c.batches[:])
-	c.batches[0] = batch
-	return false
+	c.err = f.err
+	if c.is(closed) || now.Sub(c.begun) > window {
+		c.state.Store(int32(watched))
+		c.begun, c.calls, c.errors, c.apart = now, 0, 0, 0
+	}
+	c.calls++
+	switch known := func(batches []uint64) bool { return f.batch != 0 && slices.Contains(batches, f.batch) }; {
+	case f.kind == failed:
+		c.errors++
+		if c.apart < maxApart && !slices.Contains(c.keys[:c.apart], f.key) && !known(c.batches[:c.apart]) {
+			c.keys[c.apart], c.batches[c.apart] = f.key, f.batch
+			c.apart++
+		}
+		if !blamed && c.apart == maxApart && 2*c.errors > c.calls {
+			return false, true, true
+		}
+	case c.late < lateInRow && !known(c.lates[:c.late]):
+		c.lates[c.late] = f.batch
+		c.late++
+	}
+	probe = (f.kind == failed || c.late == lateInRow) && !c.probing && now.Sub(c.probed) >= probeInterval
+	if probe {
+		c.probing, c.probed = true, now
+	}
+	return probe, false, blamed
 }
 
 // succeeded counts the success of a decision in a circuit that is watched.
@@ -121,19 +119,27 @@ func (c *Circuit) succeeded(sent, now time.Time) {
 		return
 	}
 	c.calls++
-	c.inRow = failures{}
-	if now.Sub(c.window) > failureWindow {
-		c.close()
+	c.late = 0
+	if sent.After(c.success) {
+		c.success = sent
+	}
+	if now.Sub(c.begun) > window && !c.probing {
+		c.state.Store(int32(closed))
 	}
 }
 
-// cleared ends the watch: the failures were not the store's fault.
-func (c *Circuit) cleared() {
+// judge ends the probe of a circuit that is watched. It reports whether the shard is
+// well: the probe was good, or a decision that was sent after it has succeeded.
+func (c *Circuit) judge(err error, now time.Time) (well bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.is(watched) {
-		c.close()
+	c.probing = false
+	if well = err == nil || c.success.After(c.probed); well {
+		c.well, c.late = now, 0
+	} else {
+		c.err = err
 	}
+	return well
 }
 
 // open opens the circuit and reports whether it was not open already.
@@ -158,14 +164,8 @@ func (c *Circuit) open(now time.Time) bool {
 func (c *Circuit) recovered(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.since = now
-	c.close()
-}
-
-// close requires mu.
-func (c *Circuit) close() {
+	c.since, c.well, c.probed, c.late = now, now, time.Time{}, 0
 	c.state.Store(int32(closed))
-	c.window, c.inRow = time.Time{}, failures{}
 }
 
 // probeFailed notes why a probe failed and returns the failure before.

@@ -1,17 +1,18 @@
-// Package monitor is the circuit breaker of a Guard: it stops decisions from being
-// sent to servers that do not answer, probes those, and notices when they recover.
+// Package monitor says whether the servers behind a Guard are well, and keeps decisions
+// from those that are not.
 //
-// Each server has a [Circuit]. Errors that only the server can be to blame for open
-// it. Timeouts only call its witness, because a busy process reads good answers too
-// late: the witness asks the server on a connection of its own.
+// Each server has a [Circuit]. A decision that fails only wakes the [Monitor]; whether the
+// server is at fault, a probe says: a real decision on keys that no client has. While its
+// circuit is open, a server is sent nothing but probes.
 package monitor
 
 import (
 	"cmp"
 	"context"
+	"hash/maphash"
 	"log/slog"
-	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,25 +24,31 @@ import (
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// A Store is what a Monitor needs of the store that it protects. A shard is a part
+// A Store is what a Monitor needs of the store that it watches. A shard is a part
 // of it that can fail on its own, such as a node of a Redis Cluster. Shards are
 // small numbers from 0.
 type Store interface {
 	// Names returns human-readable shard names.
 	Names(shards ...int) []string
-	// Probe sends a real, charged check to a shard, in bounded time.
-	Probe(ctx context.Context, shard int) error
-	// Dial opens a connection of its own to a shard. It returns
-	// [errors.ErrUnsupported] if the kind of store allows none.
-	Dial(ctx context.Context, shard int) (net.Conn, error)
-	// ProbeRequest is the request of a probe, for a connection of Dial.
-	ProbeRequest(shard int) ([]byte, error)
-	// Redial closes the idle connections to a shard, so that decisions open new ones.
-	Redial(ctx context.Context, shard int)
 	// Budget is how long a decision may take.
 	Budget() time.Duration
+	// Probe sends a real, charged decision to a shard, in bounded time, by the way of all
+	// decisions.
+	Probe(ctx context.Context, shard int) error
+	// Ask does so on a connection that nothing else uses: the one that is kept, or a new
+	// one, which is kept then. The error is [errors.ErrUnsupported] if the kind of store
+	// allows none.
+	Ask(ctx context.Context, shard int, anew bool) error
+	// HangUp closes the connections of Ask.
+	HangUp()
+	// Redial closes the idle connections to a shard, so that decisions open new ones.
+	Redial(ctx context.Context, shard int)
 	// Drop refuses the decisions that wait to be sent to a shard.
 	Drop(shard int)
+	// Warnings lists options that make an outage worse.
+	Warnings() []string
+	// ServerWarnings asks the servers whether they may forget what they count.
+	ServerWarnings(ctx context.Context) ([]string, error)
 }
 
 // A Monitor has a circuit for each shard of a store. It runs a goroutine for each
@@ -51,12 +58,13 @@ type Monitor struct {
 	// with all, and afterwards without. It is set before Start.
 	Closing func(shard int, all bool)
 
-	store   Store
-	work    *background.Group
-	logger  *slog.Logger
-	misused sampler.Sampler
-
-	calls calls
+	store      Store
+	work       *background.Group
+	logger     *slog.Logger
+	unexpected sampler.Sampler // to log
+	asked      atomic.Bool     // the servers have said whether they may forget
+	seed       maphash.Seed    // of the keys of failures
+	calls      calls
 
 	circuits atomic.Pointer[[]*Circuit] // by shard, of those that were needed so far
 
@@ -70,10 +78,13 @@ type Monitor struct {
 
 // Start sets what a Monitor needs before its first circuit.
 func (m *Monitor) Start(s Store, work *background.Group, logger *slog.Logger) {
-	m.store, m.work, m.logger = s, work, logger
-	m.misused.Every = sampler.LogInterval
+	m.store, m.work, m.logger, m.seed = s, work, logger, maphash.MakeSeed()
+	m.unexpected.Every = sampler.LogInterval
 	m.calls.took = histogram.New(histogram.Latencies)
 	m.ctx, m.cancel = context.WithCancel(context.Background())
+	if warned := s.Warnings(); len(warned) > 0 {
+		logger.Warn("ratelimit: Redis client options make outages worse; use algorithms.FailFast", "options", strings.Join(warned, "; "))
+	}
 }
 
 // Context ends with the Monitor.
@@ -87,9 +98,7 @@ func (m *Monitor) End() {
 	m.mu.Unlock()
 	m.cancel()
 	m.probes.Wait()
-	for _, c := range m.all() {
-		c.witness.end()
-	}
+	m.store.HangUp()
 }
 
 // Circuit returns a shard's circuit, and makes it if there is none.
@@ -101,25 +110,32 @@ func (m *Monitor) Circuit(shard int) *Circuit {
 	defer m.mu.Unlock()
 	all := slices.Clone(m.all())
 	for len(all) <= shard {
-		all = append(all, &Circuit{shard: len(all), witness: m.witness(len(all))})
+		all = append(all, &Circuit{shard: len(all)})
 	}
 	m.circuits.Store(&all)
-	if w := all[shard].witness; !m.ended {
-		m.work.Begin(func() { w.prepare(m.ctx) })
+	if !m.ended {
+		m.work.Begin(func() { m.Prepare(m.ctx, shard) })
 	}
 	return all[shard]
 }
 
-func (m *Monitor) witness(shard int) *witness {
-	return &witness{
-		dial:    func(ctx context.Context) (net.Conn, error) { return m.store.Dial(ctx, shard) },
-		request: func() ([]byte, error) { return m.store.ProbeRequest(shard) },
-		timeout: m.store.Budget() * 4 / 5, // so that a circuit opens within two budgets
+// Prepare opens a connection for the probes of a shard, and asks whether the servers may
+// forget what they count until one has said so.
+func (m *Monitor) Prepare(ctx context.Context, shard int) {
+	_ = m.safely(func() error { return m.store.Ask(ctx, shard, true) }) // there is time to try again
+	if m.asked.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	warned, err := m.store.ServerWarnings(ctx)
+	if err != nil && !transport.Answered(err) { // INFO may be forbidden, which is no mistake
+		return
+	}
+	if m.asked.CompareAndSwap(false, true) && len(warned) > 0 {
+		m.logger.Warn("ratelimit: Redis may evict limiter keys", "servers", strings.Join(warned, "; "))
 	}
 }
-
-// Prepare opens the connection of the first shard's witness.
-func (m *Monitor) Prepare(ctx context.Context) { m.Circuit(0).witness.prepare(ctx) }
 
 // all returns the circuits by shard.
 func (m *Monitor) all() []*Circuit {
@@ -172,8 +188,7 @@ func (m *Monitor) Metrics() []algorithms.Metric {
 
 // errorClasses are the values of the label class. All are there from the start.
 var errorClasses = [...]transport.ErrorClass{
-	transport.ClassUnreachable, transport.ClassBusy, transport.ClassUnavailable,
-	transport.ClassMoved, transport.ClassRefused, transport.ClassMisused, transport.ClassUnknown,
+	transport.ClassTimeout, transport.ClassConnection, transport.ClassAnswer, transport.ClassRefused, transport.ClassBusy,
 }
 
 // calls counts the calls to a store, and the probes that failed.

@@ -1,7 +1,9 @@
 package monitor
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -10,18 +12,88 @@ import (
 	"github.com/seed75154129/ratelimit/internal/wait"
 )
 
-// probeInterval is the average time between two probes. Each differs from it by
-// up to a fifth, so that processes that lost Redis together do not return
-// together.
+// probeInterval is the average time between two probes of an open circuit, and the least
+// between two of a watched one. Each differs from it by up to a fifth while the circuit
+// is open, so that processes that lost Redis together do not return together.
 const probeInterval = 200 * time.Millisecond
 
-// probe sends probes to a shard until its circuit may close or the monitor ends.
-// Each open circuit has one such goroutine.
-func (m *Monitor) probe(c *Circuit) {
+// begin runs f in a goroutine that End waits for.
+func (m *Monitor) begin(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.ended {
+		m.probes.Go(f)
+	}
+}
+
+// safely calls a limiter of a user's own, which may panic.
+func (m *Monitor) safely(f func() error) error { return m.work.Safely(f) }
+
+// check probes a shard that is suspected because of an error, and opens its circuit if
+// that fails.
+func (m *Monitor) check(c *Circuit, because error) {
+	begun := time.Now()
+	err := m.ask(c.shard)
+
+	if kindOf(err) == fine || errors.Is(err, transport.ErrGone) {
+		err = nil
+	} else {
+		m.calls.count(begun, nil, err)
+		err = fmt.Errorf("failmode: probe: %w; before it, a decision: %v", err, because)
+	}
+	if !c.judge(err, time.Now()) {
+		m.trip(c)
+	} else if transport.Answered(because) {
+		m.logUnexpected(m.ctx, because)
+	}
+}
+
+// ask probes a shard, and returns what is wrong with it. Where the connection that is kept
+// fails, a new one is tried before the shard is blamed: a server or a firewall may have
+// closed the old one. Where the store allows no such connections, the probe goes the way of
+// all decisions.
+func (m *Monitor) ask(shard int) error {
+	err := m.safely(func() error { return m.store.Ask(m.ctx, shard, false) })
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return m.safely(func() error { return m.store.Probe(m.ctx, shard) })
+	case kindOf(err) == fine:
+		return nil
+	}
+	return m.askAnew(shard, err)
+}
+
+// askAnew probes a shard on a new connection, after an error on an old one. A busy process
+// may have no time for it, and then silence on the old one stands. If the shard
+// answers errors there and is well here, its address has come to mean another server, or
+// permissions have changed. Then decisions need new connections, too: go-redis would keep
+// the old ones.
+func (m *Monitor) askAnew(shard int, before error) error {
+	ctx := m.ctx
+	if kindOf(before) == late { // so that a circuit opens soon
+		within, cancel := context.WithTimeout(ctx, m.store.Budget()*2/5)
+		defer cancel()
+		ctx = within
+	}
+	err := m.safely(func() error { return m.store.Ask(ctx, shard, true) })
+	if err == nil && transport.Answered(before) {
+		_ = m.safely(func() error { m.store.Redial(m.ctx, shard); return nil })
+	}
+	if err != nil && kindOf(before) == late {
+		return before
+	}
+	return err
+}
+
+// trip opens a circuit, and sends probes until it may close or the monitor ends.
+func (m *Monitor) trip(c *Circuit) {
+	if !c.open(time.Now()) {
+		return
+	}
+	m.store.Drop(c.shard)
 	name, opened := m.store.Names(c.shard)[0], time.Now()
 	m.logOpen(name, c.now().Err)
-	err := m.untilHealthy(c, name)
-
+	err := m.untilWell(c, name)
 	if err == nil {
 		m.tell(c, true)
 	}
@@ -34,30 +106,27 @@ func (m *Monitor) probe(c *Circuit) {
 	switch {
 	case err == nil:
 		m.logger.Info("ratelimit: circuit closed", "server", name, "after", after)
+		m.Prepare(m.ctx, c.shard) // the connection may have ended with the outage
 	case errors.Is(err, transport.ErrGone):
 		m.logger.Info("ratelimit: server no longer in use; circuit closed", "server", name, "after", after)
-		return
 	}
-	_ = m.work.Safely(func() error {
-		c.witness.renew(m.ctx)
-		return nil
-	})
 }
 
 // tell tells a shard that is back what was not sent meanwhile: before its circuit closes
 // all that runs, and afterwards what has begun since.
 func (m *Monitor) tell(c *Circuit, all bool) {
 	if m.Closing != nil {
-		_ = m.work.Safely(func() error {
+		_ = m.safely(func() error {
 			m.Closing(c.shard, all)
 			return nil
 		})
 	}
 }
 
-// untilHealthy returns nil after enough good probes. Its error means that the
-// monitor has ended, or that the shard is gone.
-func (m *Monitor) untilHealthy(c *Circuit, name string) error {
+// untilWell returns nil after enough good probes, which go the way of all decisions: that
+// is what the circuit closes for. Its error means that the monitor has ended, or that the
+// shard is gone.
+func (m *Monitor) untilWell(c *Circuit, name string) error {
 	fast := m.store.Budget() / 2
 	for good, wanted := 0, c.wanted(); good < wanted; {
 		pause := probeInterval - probeInterval/5 + rand.N(2*probeInterval/5+1)
@@ -65,19 +134,20 @@ func (m *Monitor) untilHealthy(c *Circuit, name string) error {
 			return err
 		}
 		begun := time.Now()
-		switch err := m.work.Safely(func() error { return m.store.Probe(m.ctx, c.shard) }); {
+		err := m.safely(func() error { return m.store.Probe(m.ctx, c.shard) })
+		switch {
 		case errors.Is(err, transport.ErrGone):
 			return err
-		case failureOf(err) != noFailure:
+		case kindOf(err) != fine:
+			good = 0
 			m.calls.count(begun, nil, err)
 			if before := c.probeFailed(err); transport.ClassOf(before) != transport.ClassOf(err) {
 				m.logOpen(name, err) // for example, a server that returns with another password
 			}
 			if transport.Answered(err) {
-				m.renew(c)
+				_ = m.askAnew(c.shard, err)
 			}
-			good = 0
-		case err != nil && transport.ClassOf(err) == transport.ClassBusy:
+		case err != nil:
 			good = 0 // nothing was sent
 		case time.Since(begun) <= fast:
 			good += slowProbes
@@ -88,25 +158,11 @@ func (m *Monitor) untilHealthy(c *Circuit, name string) error {
 	return nil
 }
 
-// renew probes a shard that answers with errors on a new connection. If it is well there,
-// decisions need new connections, too.
-func (m *Monitor) renew(c *Circuit) {
-	_ = m.work.Safely(func() error {
-		if failureOf(c.witness.checkAnew(m.ctx)) == noFailure {
-			m.store.Redial(m.ctx, c.shard)
-		}
-		return nil
-	})
-}
-
 // logOpen logs why a circuit is open; at level Error if it needs manual action.
 func (m *Monitor) logOpen(name string, err error) {
 	class, level := transport.ClassOf(err), slog.LevelWarn
-	switch class {
-	case transport.ClassRefused:
+	if class == transport.ClassRefused {
 		level = slog.LevelError
-	case transport.ClassMisused: // for every key
-		class = transport.ClassUnavailable
 	}
 	m.logger.Log(m.ctx, level, "ratelimit: circuit open", "server", name, "class", string(class), "error", err)
 }

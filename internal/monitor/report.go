@@ -3,7 +3,7 @@ package monitor
 import (
 	"context"
 	"errors"
-	"fmt"
+	"hash/maphash"
 	"slices"
 	"time"
 
@@ -11,8 +11,43 @@ import (
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// Report counts the outcome of a request's checks: one call for each circuit. The
-// circuit of each result stands at its place. If err is not nil, no check was decided.
+// A kind says what an error may prove about a shard, in whatever words it is.
+type kind int
+
+const (
+	fine   kind = iota // nothing: not sent, or the script itself says that the key has a foreign value
+	late               // no answer in time: the shard or this process may be slow
+	failed             // an error: the shard or the key may be at fault
+)
+
+func kindOf(err error) kind {
+	switch transport.ClassOf(err) {
+	case "", transport.ClassBusy:
+		return fine
+	case transport.ClassTimeout:
+		return late
+	}
+	if errors.Is(err, transport.ErrForeign) {
+		return fine
+	}
+	return failed
+}
+
+// A blamed error is the shard's fault, as far as is known.
+type blamed struct{ error }
+
+func (b blamed) Unwrap() error { return b.error }
+
+// IsOutage reports whether an error that a Report has seen is the shard's fault, as far
+// as is known. Otherwise this process may be busy, or the key may have a foreign value.
+func IsOutage(err error) bool {
+	_, ok := errors.AsType[blamed](err)
+	return ok
+}
+
+// Report counts the outcome of a request's checks: one call for each circuit. The circuit
+// of each result stands at its place. If err is not nil, no check was decided. Errors for
+// which a shard is blamed say so from then on: see [IsOutage].
 func (m *Monitor) Report(ctx context.Context, sent time.Time, circuits []*Circuit, results []algorithms.Result, err error) {
 	m.calls.count(sent, results, err)
 	var now time.Time // read only where something is counted
@@ -20,83 +55,54 @@ func (m *Monitor) Report(ctx context.Context, sent time.Time, circuits []*Circui
 		if slices.Contains(circuits[:i], c) {
 			continue
 		}
-		var failure error
-		for j := i; j < len(circuits) && failure == nil; j++ {
-			if circuits[j] == c {
-				failure = results[j].Err
+		var worst failure
+		for j := i; j < len(circuits); j++ {
+			if r := &results[j]; circuits[j] == c && r.Err != nil && (worst.err == nil || kindOf(r.Err) > worst.kind) {
+				worst = failure{kindOf(r.Err), maphash.String(m.seed, r.Check.Key), transport.BatchOf(r.Err), r.Err}
 			}
 		}
-		if failure == nil && !c.is(watched) {
+		if worst.err == nil && !c.is(watched) {
 			continue // the usual case
 		}
 		if now.IsZero() {
 			now = time.Now()
 		}
-		m.count(ctx, sent, now, c, failure)
+		if m.count(ctx, sent, now, c, worst) {
+			for j := i; j < len(circuits); j++ {
+				if r := &results[j]; circuits[j] == c && kindOf(r.Err) == failed {
+					r.Err = blamed{r.Err}
+				}
+			}
+		}
 	}
 }
 
-// count counts one call through a circuit.
-func (m *Monitor) count(ctx context.Context, sent, now time.Time, c *Circuit, err error) {
-	kind := failureOf(err)
-	class := transport.ClassOf(err)
-	if kind == noFailure {
-		if class == "" {
-			c.succeeded(sent, now)
-		}
-		return
+// count counts one call through a circuit. It reports whether the shard is to blame for
+// an error.
+func (m *Monitor) count(ctx context.Context, sent, now time.Time, c *Circuit, f failure) (blamed bool) {
+	var probe, trip bool
+	switch {
+	case f.err == nil:
+		c.succeeded(sent, now)
+		return false
+	case f.kind != fine:
+		probe, trip, blamed = c.failed(sent, now, f)
 	}
-	if class == transport.ClassMisused {
-		m.misused.Do(func() {
-			m.logger.ErrorContext(ctx, "ratelimit: unexpected Redis error; manual action required", "error", err)
-		})
+	switch {
+	case probe:
+		m.begin(func() { m.check(c, f.err) })
+	case trip:
+		m.begin(func() { m.trip(c) })
 	}
-	switch c.failed(sent, now, kind, err) {
-	case suspected:
-		m.checkServer(c, class == transport.ClassMisused, now)
-	case broken:
-		m.trip(c)
+	if !blamed && transport.Answered(f.err) && transport.ClassOf(f.err) != transport.ClassBusy {
+		m.logUnexpected(ctx, f.err)
 	}
+	return blamed
 }
 
-// checkServer probes a shard that is suspected, and opens its circuit if the probe fails, or
-// if the witness cannot connect at all. After misused answers, the probe takes the way of
-// decisions, at most once in probeInterval. After timeouts, the witness probes.
-func (m *Monitor) checkServer(c *Circuit, misused bool, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if misused && now.Sub(c.checked) < probeInterval {
-		c.cleared() // as a moment ago
-		return
-	}
-	if m.ended || !c.witness.checking.CompareAndSwap(false, true) {
-		return
-	}
-	c.checked = now
-	m.probes.Go(func() {
-		defer c.witness.checking.Store(false)
-		probe, how := c.witness.check, "probe on its own connection"
-		if misused {
-			probe, how = func(ctx context.Context) error { return m.store.Probe(ctx, c.shard) }, "probe for a key of its own"
-		}
-		err := m.work.Safely(func() error { return probe(m.ctx) })
-		switch {
-		case failureOf(err) == noFailure, misused && IsTimeout(err):
-			c.cleared()
-			return
-		case !errors.Is(err, errors.ErrUnsupported):
-			_ = c.probeFailed(fmt.Errorf("failmode: %s: %w", how, err)) // this is why, and not the failures before
-		}
-		m.trip(c)
+// logUnexpected logs an error of a shard that is well otherwise.
+func (m *Monitor) logUnexpected(ctx context.Context, err error) {
+	m.unexpected.Do(func() {
+		m.logger.ErrorContext(ctx, "ratelimit: unexpected Redis error; manual action required", "error", err)
 	})
-}
-
-// trip opens a circuit and has it probed.
-func (m *Monitor) trip(c *Circuit) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.ended && c.open(time.Now()) {
-		m.store.Drop(c.shard)
-		m.probes.Go(func() { m.probe(c) })
-	}
 }

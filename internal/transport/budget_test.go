@@ -197,8 +197,8 @@ func TestRedisKnowsWhatItHasNotSent(t *testing.T) {
 		text    string
 	}{
 		{full, transport.ClassBusy, true, "algorithms: redis: too many commands are under way: all 1 connections are in use: context deadline exceeded"},
-		{dialing, transport.ClassUnknown, true, "algorithms: redis: no connection within the budget of 20ms: context deadline exceeded"},
-		{answering, transport.ClassUnknown, false, "algorithms: redis: no answer within the budget of 20ms: context deadline exceeded: "},
+		{dialing, transport.ClassTimeout, true, "algorithms: redis: no connection within the budget of 20ms: context deadline exceeded"},
+		{answering, transport.ClassTimeout, false, "algorithms: redis: no answer within the budget of 20ms: context deadline exceeded: "},
 	} {
 		for _, sharded := range []bool{false, true} {
 			r := &algorithms.Redis{Client: c.client, Namespace: "test", Budget: 20 * time.Millisecond, Sharded: sharded}

@@ -57,9 +57,7 @@ func (c *connector) end(node *redis.Client) {
 // connect opens a connection to the server that holds the key, in the
 // background, if a decision may have failed for want of one. It does not wait.
 func (t *Transport) connect(key string, err error) {
-	switch ClassOf(err) {
-	case ClassUnknown, ClassBusy:
-	default:
+	if notConnected(err) || Answered(err) {
 		return
 	}
 	node := t.nodeOf(key)
@@ -125,17 +123,17 @@ func (t *Transport) processOn(ctx context.Context, node *redis.Client, pipelines
 
 // Warm opens connections to the servers that decide, as many as MinIdleConns asks for, and
 // loads the scripts there, so that the first decision finds both. On each connection it sends
-// a probe, whose call is made for a key: a server may load scripts that it does not run. If a
-// server refuses SCRIPT, the probe sends its script's text.
+// a probe, whose calls are made for a key: a server may load scripts that it does not run. If
+// a server refuses SCRIPT, the probe sends its script's text.
 //
 // Warm takes as long as ctx and the client's timeouts allow, whatever the budget. An error
 // says so if a client of one server reaches several, or a node of a cluster.
-func (t *Transport) Warm(ctx context.Context, probe func(key string) *Call) error {
+func (t *Transport) Warm(ctx context.Context, probe func(key string) []*Call) error {
 	failed, err := run(ctx, t, func() error { return t.warm(ctx, probe) })
 	return cmp.Or(err, failed)
 }
 
-func (t *Transport) warm(ctx context.Context, probe func(key string) *Call) error {
+func (t *Transport) warm(ctx context.Context, probe func(key string) []*Call) error {
 	if t.each == nil {
 		return recovered(func() error { return t.prepare(ctx, nil, false, probe) })
 	}
@@ -171,7 +169,7 @@ func (t *Transport) warm(ctx context.Context, probe func(key string) *Call) erro
 }
 
 // prepare loads the scripts and sends a probe, on one connection.
-func (t *Transport) prepare(ctx context.Context, node *redis.Client, pipelines bool, probe func(key string) *Call) error {
+func (t *Transport) prepare(ctx context.Context, node *redis.Client, pipelines bool, probe func(key string) []*Call) error {
 	keys := []string{""}
 	switch {
 	case t.KnowsServers():
@@ -190,13 +188,15 @@ func (t *Transport) prepare(ctx context.Context, node *redis.Client, pipelines b
 		cmds = append(cmds, redis.NewStringCmd(ctx, "script", "load", s.text))
 	}
 	refused := t.processOn(ctx, node, pipelines, cmds...)
-	if ClassOf(refused) == ClassUnreachable {
+	if refused != nil && notConnected(refused) {
 		return refused
 	}
 	for _, key := range keys {
-		err := t.processOn(ctx, node, pipelines, probe(key).make(ctx, refused != nil))
-		if err != nil && (ClassOf(err) != ClassMoved || !t.KnowsServers()) {
-			return fmt.Errorf("decide for a probe's key: %w", t.advised(err))
+		for _, c := range probe(key) {
+			err := t.processOn(ctx, node, pipelines, c.make(ctx, refused != nil))
+			if err != nil && (!Moved(err) || !t.KnowsServers()) {
+				return fmt.Errorf("decide for a probe's key: %w", t.advised(err))
+			}
 		}
 	}
 	return nil

@@ -1,40 +1,39 @@
 package transport
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// An ErrorClass says what an error of a store means for its caller.
+// An ErrorClass says how a decision failed. It says nothing about whether the server is
+// well: see package monitor.
 type ErrorClass string
 
 // The classes.
 const (
-	// ClassUnreachable: there was no connection. A Sentinel that does not know
-	// the master and a certificate that is not trusted count as that.
-	ClassUnreachable ErrorClass = "unreachable"
-	// ClassBusy: this process had no connection free, too many commands under
-	// way, or no time left to send a script that the server has forgotten.
-	ClassBusy ErrorClass = "busy"
-	// ClassUnavailable: the server cannot decide now, as while it loads, is a
-	// replica, or has no memory left.
-	ClassUnavailable ErrorClass = "unavailable"
-	// ClassMoved: the key is moving to another server, and the client has not
-	// found it yet. The servers are well.
-	ClassMoved ErrorClass = "moved"
-	// ClassRefused: the server does not accept the credentials or the client's
-	// address, or it does not permit or know a command.
+	// ClassTimeout: no connection, or no answer, in time.
+	ClassTimeout ErrorClass = "timeout"
+	// ClassConnection: no connection, or one that broke. A Sentinel that does not know the
+	// master and a certificate that is not trusted count as that.
+	ClassConnection ErrorClass = "connection"
+	// ClassAnswer: the server answered with an error, or a limiter that is no Redis
+	// returned one.
+	ClassAnswer ErrorClass = "answer"
+	// ClassRefused: the same, in words that say that it does not accept the credentials or
+	// the client's address, or does not permit or know a command. Somebody has to act.
 	ClassRefused ErrorClass = "refused"
-	// ClassMisused: the server answered something else, as where a key holds
-	// what is not ours. That concerns the check, not the server.
-	ClassMisused ErrorClass = "misused"
-	// ClassUnknown: no answer came. The decision may have been executed.
-	ClassUnknown ErrorClass = "unknown"
+	// ClassBusy: not sent, because this process had no connection free, too many commands
+	// under way, or no time left to send a script that the server has forgotten; or not run,
+	// because the key is moving to another server, which the client has not found yet.
+	ClassBusy ErrorClass = "busy"
 )
 
 // ErrGone says that the node of a cluster has no slots any more, so that there
@@ -66,36 +65,53 @@ func isUnsent(err error) bool {
 // forgotten its text: after a restart, a failover or SCRIPT FLUSH.
 func unknownScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") } // which allocates for none, too
 
-// ClassOf returns the class of a store's error, "" for nil. An error that is
-// not known, such as one of another store than Redis, is ClassUnknown.
-func ClassOf(err error) ErrorClass {
-	if err == nil {
-		return ""
-	}
-	if exhausted(err) {
-		return ClassBusy
-	}
-	if notConnected(err) {
-		return ClassUnreachable
-	}
-	if answer, ok := errors.AsType[redis.Error](err); ok {
-		return classOfAnswer(answer)
-	}
-	switch {
-	case errors.Is(err, ErrReply), errors.Is(err, ErrForeign):
-		return ClassMisused
-	case errors.Is(err, errBusy), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
-		strings.Contains(err.Error(), "redis: autopipeline: queue full"): // go-redis exports it since 9.23
-		return ClassBusy
-	}
-	return ClassUnknown
+// Moved reports that a server sent a command to another one: its key is moving.
+func Moved(err error) bool {
+	return err != nil && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "TRYAGAIN"))
 }
 
-// exhausted reports that this process can open no more connections: files or
-// ports ran out. Clients can do that to it, so it proves nothing about Redis.
-func exhausted(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) ||
-		errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.ENOBUFS)
+// ClassOf returns the class of a store's error, "" for nil.
+func ClassOf(err error) ErrorClass {
+	switch {
+	case err == nil:
+		return ""
+	case isBusy(err), Answered(err) && (unknownScript(err) || Moved(err)):
+		return ClassBusy
+	case IsTimeout(err):
+		return ClassTimeout
+	case notConnected(err):
+		return ClassConnection
+	case Answered(err):
+		if text := textOf(err); begins(text, refusals) || refusedInScript(text) {
+			return ClassRefused
+		}
+		return ClassAnswer
+	}
+	if _, broken := errors.AsType[net.Error](err); broken || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) {
+		return ClassConnection
+	}
+	return ClassAnswer
+}
+
+// IsTimeout reports whether no answer came in time.
+func IsTimeout(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout()
+}
+
+// isBusy reports that this process could not send a command. It can open no more
+// connections if its files or ports ran out. Clients can do all that to it, so it proves
+// nothing about Redis.
+func isBusy(err error) bool {
+	for _, busy := range [...]error{errBusy, redis.ErrPoolTimeout, redis.ErrPoolExhausted, syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS} {
+		if errors.Is(err, busy) {
+			return true
+		}
+	}
+	return strings.Contains(err.Error(), "redis: autopipeline: queue full") // go-redis exports it since 9.23
 }
 
 // notConnected reports that there was no connection on which to send anything.
@@ -105,48 +121,37 @@ func notConnected(err error) bool {
 		return true
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
-		return op.Op == "dial" || op.Op == "remote error" && handshakeAlert(op.Err.Error())
+		return op.Op == "dial"
 	}
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	_, noTLS := errors.AsType[tls.RecordHeaderError](err)
 	return untrusted || noTLS
 }
 
-// handshakeAlert reports whether a server sends this TLS alert only instead of
-// accepting a connection.
-func handshakeAlert(alert string) bool {
-	for _, cause := range [...]string{"certificate", "handshake failure", "protocol version", "insufficient security"} {
-		if strings.Contains(alert, cause) {
-			return true
-		}
-	}
-	return false
-}
-
-// Answered reports that an error is what a server said.
+// Answered reports that an error is what a server said, or what it cannot have meant.
 func Answered(err error) bool {
 	_, ok := errors.AsType[redis.Error](err)
-	return ok && !notConnected(err)
+	return (ok || errors.Is(err, ErrReply) || errors.Is(err, ErrForeign)) && !notConnected(err)
 }
 
-// classOfAnswer is about what Redis says after "-".
-func classOfAnswer(err redis.Error) ErrorClass {
+// NotExecuted reports that it is certain that nothing was executed: there was no
+// connection, nothing was sent, or the server declined in words of Redis, before it wrote.
+func NotExecuted(err error) bool {
+	if err == nil {
+		return false
+	}
 	text := textOf(err)
-	for _, known := range knownAnswers {
-		if strings.HasPrefix(text, known.prefix) {
-			return known.class
-		}
-	}
-	if refusedInScript(text) {
-		return ClassRefused
-	}
-	return ClassMisused
+	return isUnsent(err) || isBusy(err) || notConnected(err) || begins(text, declines) || begins(text, refusals) && !refusedInScript(text)
 }
 
-// textOf returns what an answer says. Up to Redis 6.2, what a command in a
-// script met comes last.
-func textOf(err redis.Error) string {
-	text := strings.TrimPrefix(err.Error(), "ERR ")
+// textOf returns what an answer says; "" for what is none. Up to Redis 6.2, what a command
+// in a script met comes last.
+func textOf(err error) string {
+	answer, ok := errors.AsType[redis.Error](err)
+	if !ok {
+		return ""
+	}
+	text := strings.TrimPrefix(answer.Error(), "ERR ")
 	if strings.HasPrefix(text, "Error running script") {
 		if i := strings.LastIndex(text, ": -"); i >= 0 {
 			text = text[i+len(": -"):]
@@ -155,73 +160,31 @@ func textOf(err redis.Error) string {
 	return text
 }
 
-// refusedInScript reports that a server did not permit a command to a script
-// that was already running, by any version's words.
+func begins(text string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(text, prefix) })
+}
+
+// How answers begin by which Redis declines to run a command, or a script's first command
+// that writes.
+var (
+	refusals = []string{
+		"NOAUTH", "WRONGPASS", "NOPERM",
+		"DENIED",                          // protected mode
+		"unknown command",                 // renamed, or not a Redis server but a Sentinel
+		"AUTH ",                           // called without any password configured for the default user
+		"Protocol error: unauthenticated", // what a long command gets instead of NOAUTH
+	}
+	declines = []string{
+		"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "MISCONF", "OOM", "BUSY",
+		"max number of clients", "NOSCRIPT", "MOVED ", "ASK ", "TRYAGAIN",
+	}
+)
+
+// refusedInScript reports that a script that was already running was not permitted a
+// command, by any version's words. It may have written before.
 func refusedInScript(text string) bool {
-	for _, words := range [...]string{
+	return slices.ContainsFunc([]string{
 		"ACL failure in script", "The user executing the script can't",
 		"Unknown Redis command called from", "Unknown command called from",
-	} {
-		if strings.Contains(text, words) {
-			return true
-		}
-	}
-	return false
-}
-
-// NotExecuted reports that it is certain that nothing was executed. It is so for
-// unreachable, busy, unavailable and moved; for refused, unless a script was refused
-// one of its commands, which has run those before it; and for unknown where no
-// connection was ready.
-func NotExecuted(err error) bool {
-	if isUnsent(err) {
-		return true
-	}
-	switch ClassOf(err) {
-	case ClassUnreachable, ClassBusy, ClassUnavailable, ClassMoved:
-		return true
-	case ClassRefused:
-		answer, ok := errors.AsType[redis.Error](err)
-		return ok && !refusedInScript(textOf(answer))
-	}
-	return false
-}
-
-// NotPermitted reports that a server accepts the credentials, but does not
-// permit the command.
-func NotPermitted(err error) bool {
-	answer, ok := errors.AsType[redis.Error](err)
-	if !ok || ClassOf(err) != ClassRefused {
-		return false
-	}
-	text := textOf(answer)
-	return strings.HasPrefix(text, "NOPERM") || strings.HasPrefix(text, "unknown command") || refusedInScript(text)
-}
-
-// knownAnswers are how the errors begin that are not about one key.
-var knownAnswers = [...]struct {
-	prefix string
-	class  ErrorClass
-}{
-	{"NOAUTH", ClassRefused},
-	{"WRONGPASS", ClassRefused},
-	{"NOPERM", ClassRefused},
-	{"DENIED", ClassRefused},                          // protected mode
-	{"unknown command", ClassRefused},                 // renamed, or not a Redis server but a Sentinel
-	{"AUTH ", ClassRefused},                           // called without any password configured for the default user
-	{"Protocol error: unauthenticated", ClassRefused}, // what a long command gets instead of NOAUTH
-	{"LOADING", ClassUnavailable},
-	{"READONLY", ClassUnavailable},
-	{"MASTERDOWN", ClassUnavailable},
-	{"CLUSTERDOWN", ClassUnavailable},
-	{"NOREPLICAS", ClassUnavailable},
-	{"MISCONF", ClassUnavailable},
-	{"OOM", ClassUnavailable},
-	{"BUSY", ClassUnavailable},
-	{"UNBLOCKED", ClassUnavailable},
-	{"max number of clients", ClassUnavailable},
-	{"NOSCRIPT", ClassBusy}, // and no time was left to send the script
-	{"MOVED ", ClassMoved},
-	{"ASK ", ClassMoved},
-	{"TRYAGAIN", ClassMoved},
+	}, func(words string) bool { return strings.Contains(text, words) })
 }

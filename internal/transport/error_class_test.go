@@ -28,21 +28,20 @@ func TestClassOf(t *testing.T) {
 	for err, want := range map[error]transport.ErrorClass{
 		nil:                  "",
 		redis.ErrPoolTimeout: transport.ClassBusy,
-		redis.ErrClosed:      transport.ClassUnreachable,
-		io.EOF:               transport.ClassUnknown,
+		redis.ErrClosed:      transport.ClassConnection,
+		io.EOF:               transport.ClassConnection,
 		errors.New("redis: autopipeline: queue full (MaxQueuedCommands reached)"):           transport.ClassBusy,
 		&net.OpError{Op: "dial", Err: os.NewSyscallError("socket", syscall.EMFILE)}:         transport.ClassBusy,
 		&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EADDRNOTAVAIL)}: transport.ClassBusy,
-		os.ErrDeadlineExceeded:                                                         transport.ClassUnknown,
-		context.DeadlineExceeded:                                                       transport.ClassUnknown,
-		errors.New("anything"):                                                         transport.ClassUnknown,
-		fmt.Errorf("%w", transport.ErrBusy):                                            transport.ClassBusy,
-		fmt.Errorf("x: %w", transport.ErrReply):                                        transport.ClassMisused,
-		&net.OpError{Op: "read", Err: io.EOF}:                                          transport.ClassUnknown,
-		fmt.Errorf("x: %w", &net.OpError{Op: "dial", Err: io.EOF}):                     transport.ClassUnreachable,
-		&net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")}: transport.ClassUnreachable,
-		&net.OpError{Op: "remote error", Err: errors.New("tls: bad record MAC")}:       transport.ClassUnknown,
-		fmt.Errorf("redis: all sentinels specified in configuration are unreachable: %w", errors.Join(redis.Nil)): transport.ClassUnreachable,
+		os.ErrDeadlineExceeded:                                     transport.ClassTimeout,
+		context.DeadlineExceeded:                                   transport.ClassTimeout,
+		errors.New("anything"):                                     transport.ClassAnswer,
+		fmt.Errorf("%w", transport.ErrBusy):                        transport.ClassBusy,
+		fmt.Errorf("x: %w", transport.ErrReply):                    transport.ClassAnswer,
+		&net.OpError{Op: "read", Err: io.EOF}:                      transport.ClassConnection,
+		&net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}:      transport.ClassTimeout,
+		fmt.Errorf("x: %w", &net.OpError{Op: "dial", Err: io.EOF}): transport.ClassConnection,
+		fmt.Errorf("redis: all sentinels specified in configuration are unreachable: %w", errors.Join(redis.Nil)): transport.ClassConnection,
 	} {
 		if got := transport.ClassOf(err); got != want {
 			t.Errorf("%v: %q, want %q", err, got, want)
@@ -55,15 +54,14 @@ func TestClassOfAnswers(t *testing.T) {
 	const sha = " script: 9281215b5471fb7f1dce4d7526d4060ae7a50b43, on @user_script:1."
 	const valkey9 = " script: on @user_script:1."
 	type is struct {
-		class        transport.ErrorClass
-		notExecuted  bool
-		notPermitted bool
+		class       transport.ErrorClass
+		notExecuted bool
 	}
-	unavailable, moved := is{transport.ClassUnavailable, true, false}, is{transport.ClassMoved, true, false}
-	credentials, command := is{transport.ClassRefused, true, false}, is{transport.ClassRefused, true, true}
-	inScript, misused := is{transport.ClassRefused, false, true}, is{transport.ClassMisused, false, false}
+	unavailable, moved := is{transport.ClassAnswer, true}, is{transport.ClassBusy, true}
+	refused, inScript := is{transport.ClassRefused, true}, is{transport.ClassRefused, false}
+	other := is{transport.ClassAnswer, false}
 	for text, want := range map[string]is{
-		"NOSCRIPT No matching script. Please use EVAL.":                                                                                    {transport.ClassBusy, true, false},
+		"NOSCRIPT No matching script. Please use EVAL.":                                                                                    moved,
 		"LOADING Redis is loading the dataset in memory":                                                                                   unavailable,
 		"LOADING Valkey is loading the dataset in memory":                                                                                  unavailable,
 		"READONLY You can't write against a read only replica.":                                                                            unavailable,
@@ -82,24 +80,24 @@ func TestClassOfAnswers(t *testing.T) {
 		"ERR Error running script (call to f_91): @user_script:4: @user_script: 4: -READONLY You can't write against a read only replica.": unavailable,
 		"ERR Error running script (call to f_91): @user_script:4: -OOM command not allowed":                                                unavailable,
 
-		"NOSCRIPT No matching script.": {transport.ClassBusy, true, false},
+		"NOSCRIPT No matching script.": moved,
 
 		"MOVED 8579 127.0.0.1:10581":                      moved,
 		"ASK 4134 127.0.0.1:19800":                        moved,
 		"TRYAGAIN Multiple keys request during rehashing": moved,
 
-		"NOAUTH Authentication required.":                               credentials,
-		"ERR Protocol error: unauthenticated multibulk length":          credentials,
-		"ERR Protocol error: unauthenticated bulk length":               credentials,
-		"WRONGPASS invalid username-password pair or user is disabled.": credentials,
-		"DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user.": credentials,
-		"DENIED Running in protected mode because protected mode is enabled and no password is set for the default user.":          credentials,
+		"NOAUTH Authentication required.":                               refused,
+		"ERR Protocol error: unauthenticated multibulk length":          refused,
+		"ERR Protocol error: unauthenticated bulk length":               refused,
+		"WRONGPASS invalid username-password pair or user is disabled.": refused,
+		"DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user.": refused,
+		"DENIED Running in protected mode because protected mode is enabled and no password is set for the default user.":          refused,
 
-		"NOPERM this user has no permissions to run the 'evalsha' command":                       command,
-		"NOPERM User nozadd has no permissions to run the 'evalsha' command":                     command,
-		"NOPERM this user has no permissions to access one of the keys used as arguments":        command,
-		"NOPERM No permissions to access a key":                                                  command,
-		"ERR unknown command 'evalsha', with args beginning with: 'e0e1f9fa' '1' 'k' 'a1' 'a2' ": command,
+		"NOPERM this user has no permissions to run the 'evalsha' command":                       refused,
+		"NOPERM User nozadd has no permissions to run the 'evalsha' command":                     refused,
+		"NOPERM this user has no permissions to access one of the keys used as arguments":        refused,
+		"NOPERM No permissions to access a key":                                                  refused,
+		"ERR unknown command 'evalsha', with args beginning with: 'e0e1f9fa' '1' 'k' 'a1' 'a2' ": refused,
 
 		"ERR The user executing the script can't run this command or subcommand" + sha:                                                                 inScript,
 		"ERR The user executing the script can't access at least one of the keys mentioned in the command arguments" + sha:                             inScript,
@@ -111,14 +109,14 @@ func TestClassOfAnswers(t *testing.T) {
 		"ERR Unknown command called from script" + valkey9:                                                                                             inScript,
 		"ERR Error running script (call to f_91): @user_script:4: @user_script: 4: The user executing the script can't run this command or subcommand": inScript,
 
-		"WRONGTYPE Operation against a key holding the wrong kind of value" + sha:                  misused,
-		"CROSSSLOT Keys in request don't hash to the same slot":                                    misused,
-		"ERR user_script:1: attempt to index local 'x' (a nil value)" + sha:                        misused,
-		"ERR Script killed by user with SCRIPT KILL..." + sha:                                      misused,
-		"ERR Error running script (call to f_91): @user_script:4: user_script:4: attempt to index": misused,
+		"WRONGTYPE Operation against a key holding the wrong kind of value" + sha:                  other,
+		"CROSSSLOT Keys in request don't hash to the same slot":                                    other,
+		"ERR user_script:1: attempt to index local 'x' (a nil value)" + sha:                        other,
+		"ERR Script killed by user with SCRIPT KILL..." + sha:                                      other,
+		"ERR Error running script (call to f_91): @user_script:4: user_script:4: attempt to index": other,
 	} {
 		err := fmt.Errorf("algorithms: redis: %w", answer(text))
-		if got := (is{transport.ClassOf(err), transport.NotExecuted(err), transport.NotPermitted(err)}); got != want {
+		if got := (is{transport.ClassOf(err), transport.NotExecuted(err)}); got != want {
 			t.Errorf("%s: %+v, want %+v", text, got, want)
 		}
 	}
@@ -141,22 +139,19 @@ func TestARefusalInAScriptIsNotCertainlyNotExecuted(t *testing.T) {
 	log := algorithms.Check{Rule: "log", Key: "k", Limit: algorithms.Limit{Rate: 10, Period: perDay(10).Period, Algorithm: algorithms.SlidingLog}}
 
 	_, err := user("-psetex", "-set").Take(t.Context(), log, window)
-	if transport.ClassOf(err) != transport.ClassRefused || transport.NotExecuted(err) || !transport.NotPermitted(err) {
+	if transport.ClassOf(err) != transport.ClassRefused || transport.NotExecuted(err) {
 		t.Errorf("PSETEX is not permitted: class %q, certainly not executed %v, %v", transport.ClassOf(err), transport.NotExecuted(err), err)
 	}
 	d, err := user().Peek(t.Context(), log)
 	if err != nil || d.Results[0].Remaining != 9 {
 		t.Errorf("the script wrote before it was refused: %+v, %v; want 9 left", d, err)
 	}
-	if _, err := user("-evalsha").Take(t.Context(), window); !transport.NotExecuted(err) || !transport.NotPermitted(err) {
+	if _, err := user("-evalsha").Take(t.Context(), window); !transport.NotExecuted(err) {
 		t.Errorf("EVALSHA is not permitted: certainly not executed %v, %v", transport.NotExecuted(err), err)
-	}
-	if _, err := storeOf(user("-zadd")).Beat(t.Context(), "id", roomy); !transport.NotPermitted(err) {
-		t.Errorf("ZADD is not permitted: %v", err)
 	}
 }
 
-func TestNoConnectionIsUnreachable(t *testing.T) {
+func TestNoConnection(t *testing.T) {
 	silenced := redistest.Start(t)
 	sentinel := redistest.StartSentinel(t)
 	for name, client := range map[string]*redis.Client{
@@ -171,7 +166,7 @@ func TestNoConnectionIsUnreachable(t *testing.T) {
 	} {
 		defer client.Close()
 		_, err := (&algorithms.Redis{Client: client, Namespace: "test", Budget: roomy}).Take(t.Context(), algorithms.Check{Rule: "r", Limit: perDay(1)})
-		if transport.ClassOf(err) != transport.ClassUnreachable || !transport.NotExecuted(err) {
+		if transport.ClassOf(err) != transport.ClassConnection || !transport.NotExecuted(err) {
 			t.Errorf("%s: class %q: %v", name, transport.ClassOf(err), err)
 		}
 	}

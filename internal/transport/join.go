@@ -65,8 +65,7 @@ func (t *Transport) part(c *Call) {
 		text, err = c.cmd.(textCmd).Result()
 	}
 	if err != nil {
-		switch ClassOf(err) {
-		case ClassRefused, ClassMisused: // maybe for what they have together
+		if Answered(err) && !begins(textOf(err), declines) { // maybe for what they have together
 			t.apart.begin()
 		}
 		if notRunTogether(err) {

@@ -86,7 +86,7 @@ func TestAKeyThatDelaysOthersStaysApart(t *testing.T) {
 		j := newJoining(t)
 		for range 2 {
 			sent, errs := j.ask("a", "costly", "b")
-			if sent != "a+costly+b" || errs[0] != nil || errs[2] != nil || transport.ClassOf(errs[1]) != transport.ClassMisused || !transport.Answered(errs[1]) {
+			if sent != "a+costly+b" || errs[0] != nil || errs[2] != nil || transport.ClassOf(errs[1]) != transport.ClassAnswer || !transport.Answered(errs[1]) {
 				t.Fatalf("sent %q: %v", sent, errs)
 			}
 			for _, after := range []time.Duration{0, time.Minute - 1} {
@@ -164,7 +164,7 @@ func TestAReplyForFewerCalls(t *testing.T) {
 	r := served(t, true, func(_ context.Context, cmds []redis.Cmder) { transport.SetReply(cmds[0], "a\nb\nc\nd") })
 	tr := transportOf(r)
 	for i, resp := range tr.SendAll(tr.Within(t.Context()), asking("a", "b", "c")) {
-		if (resp.Err == nil) != (i == 0) || i > 0 && transport.ClassOf(resp.Err) != transport.ClassMisused {
+		if (resp.Err == nil) != (i == 0) || i > 0 && transport.ClassOf(resp.Err) != transport.ClassAnswer {
 			t.Errorf("%d: %v", i, resp.Err)
 		}
 	}

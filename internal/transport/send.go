@@ -150,9 +150,12 @@ func (t *Transport) pass(ctx context.Context, calls []*Call) {
 	for _, c := range calls {
 		_ = pipe.Process(ctx, c.cmd) // only queues
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	_, err := pipe.Exec(ctx)
+	if slices.ContainsFunc(calls, func(c *Call) bool { return c.cmd.Err() != nil }) {
+		err = nil // each command has its own error, unless there was no connection
+	}
 	for _, c := range calls {
-		c.err = c.cmd.Err()
+		c.err = cmp.Or(c.cmd.Err(), err)
 	}
 }
 
@@ -160,11 +163,8 @@ func (t *Transport) pass(ctx context.Context, calls []*Call) {
 // what came because the budget is over says so.
 func (t *Transport) failed(ctx context.Context, key string, err error) error {
 	t.connect(key, err)
-	switch ClassOf(err) {
-	case ClassUnreachable, ClassUnavailable, ClassUnknown, ClassMoved: // maybe of a node that is gone
-		if t.reload != nil {
-			t.reloads.Do(func() { t.reload(ctx) })
-		}
+	if t.reload != nil && (ClassOf(err) != ClassBusy || Moved(err)) { // maybe of a node that is gone
+		t.reloads.Do(func() { t.reload(ctx) })
 	}
 	switch {
 	case Answered(err):

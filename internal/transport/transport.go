@@ -33,6 +33,7 @@ type Transport struct {
 	reloads   sampler.Sampler // of the topology
 	connector connector
 	apart     apart
+	owns      ownConns
 }
 
 // New returns a Transport that runs these scripts. A nil client is never used.
@@ -106,7 +107,7 @@ func (t *Transport) advised(err error) error {
 	switch {
 	case t.only != nil && crossed && !t.Sharded:
 		return fmt.Errorf("%w; %s; if it is a proxy, set Redis.Sharded", err, ofCluster)
-	case t.only != nil && ClassOf(err) == ClassMoved:
+	case t.only != nil && Moved(err):
 		return fmt.Errorf("%w; %s", err, ofCluster)
 	case crossed && !t.Sharded:
 		return fmt.Errorf("%w; %s", err, setSharded)
