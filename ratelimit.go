@@ -41,6 +41,8 @@ type (
 	Config = middleware.Config
 	// Rule is one limit on the requests that it matches: see [middleware.Rule].
 	Rule = middleware.Rule
+	// Ban denies a client for longer after repeated denials: see [middleware.Ban].
+	Ban = middleware.Ban
 	// Override is the limits of one client: see [middleware.Override].
 	Override = middleware.Override
 	// Middleware limits requests: see [middleware.Middleware].

@@ -50,13 +50,13 @@ func TestTheDocumentedACLSuffices(t *testing.T) {
 		if !step.Table[i].Bucket {
 			limit.Burst = 0
 		}
-		check := Check{Rule: step.Table[i].Name, Key: "k", Limit: limit, Ban: Ban{After: 1, For: time.Hour}}
+		check := Check{Rule: step.Table[i].Name, Key: "k", Limit: limit}
 		if step.Table[i].Calendar {
-			check.Limit.Period, check.Limit.Calendar, check.Ban = 0, "month@UTC", Ban{}
+			check.Limit.Period, check.Limit.Calendar = 0, "month@UTC"
 		}
 		costs := []int64{1, 0, 2}
 		if step.Table[i].Held {
-			check.Ban, costs = Ban{}, costs[:2]
+			costs = costs[:2]
 		}
 		for _, cost := range costs {
 			d, err := r.Take(t.Context(), check)
@@ -69,11 +69,6 @@ func TestTheDocumentedACLSuffices(t *testing.T) {
 		}
 		if _, err := r.Peek(t.Context(), check); err != nil {
 			t.Errorf("%s: peek: %v", limit, err)
-		}
-		for _, d := range []time.Duration{time.Minute, 0} {
-			if err := r.Ban(t.Context(), d, check); err != nil {
-				t.Errorf("%s: ban for %s: %v", limit, d, err)
-			}
 		}
 		if err := r.Reset(t.Context(), check); err != nil {
 			t.Errorf("%s: reset: %v", limit, err)
@@ -115,7 +110,6 @@ func TestTheDocumentedACLSuffices(t *testing.T) {
 	}
 	for _, checks := range [][]Check{
 		{{Rule: "r", Limit: PerHour(1)}},
-		{{Rule: "r", Limit: PerHour(1), Ban: Ban{After: 1, For: time.Hour}}},
 		{log, {Rule: "r", Limit: PerHour(1)}},
 	} {
 		if d, err := r.Take(t.Context(), checks...); transport.ClassOf(err) != transport.ClassRefused {

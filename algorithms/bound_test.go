@@ -53,7 +53,7 @@ func TestNumbersAreThoseOfTheCheck(t *testing.T) {
 		{Limit: Limit{Rate: 7, Period: time.Second}, MaxDelay: -1},
 		{Limit: Limit{Rate: 0, Period: time.Second}},
 		{Limit: Limit{Rate: 7, Period: time.Second, Algorithm: "fixed_windou"}},
-		{Limit: Limit{Rate: 7, Period: time.Second}, Ban: Ban{After: -1}},
+		{Limit: Limit{Rate: 7, Period: time.Second}, Look: true},
 		{Limit: Limit{Rate: 7, Period: time.Second, Burst: 7}, Lease: true},
 		{},
 	} {

@@ -1,7 +1,6 @@
 package algorithms
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,65 +11,8 @@ import (
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// A banOp is what a call about bans does; see internal/script/bans.lua.
-type banOp string
-
-const (
-	lookAtBan   banOp = "look"
-	healBan     banOp = "heal" // a look that ends what a clock error left
-	countDenial banOp = "deny"
-	banByHand   banOp = "ban"
-	liftBan     banOp = "lift"
-)
-
-// bansCall is about the bans of the checks. By hand, it needs their params, and how
-// long the bans last in µs.
-func (r *Redis) bansCall(op banOp, length int64, checks []Check, ps []step.Params) *transport.Call {
-	c := &transport.Call{Script: script.Bans, Args: []any{string(op)}}
-	for i := range checks {
-		c.Keys = append(c.Keys, r.banKey(&checks[i]))
-		if ps != nil {
-			c.Keys = append(c.Keys, r.key(&checks[i], &ps[i]), r.keptKey(&checks[i], &ps[i]))
-		}
-		b := checks[i].banRule()
-		c.Args = append(c.Args, b.After, b.Within, cmp.Or(length, b.Length))
-	}
-	return c
-}
-
-// takeBansCall decides checks some of which have a ban; see internal/script/take_bans.lua.
-// met says that one of them has met a ban by hand or a foreign value: that takes all for
-// checks with a ban.
-func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []step.Params) *transport.Call {
-	c := r.takeCall(charge, checks, ps)
-	if c.Script = script.TakeBans; c.Instead != nil {
-		kept := slices.Clone(ps)
-		c.Instead = atItsTime(kept, func() *transport.Call { return r.takeBansCall(charge, met, checks, kept) })
-	}
-	bans := 0
-	for i := range checks {
-		if !checks[i].bans() && !met {
-			continue
-		}
-		bans++
-		c.Keys = append(c.Keys, r.banKey(&checks[i]), r.keptKey(&checks[i], &ps[i]))
-		b := checks[i].banRule()
-		if checks[i].Ban == (Ban{}) && !checks[i].Shadow {
-			b.After = -2 // obeys bans by hand only
-		}
-		spareW, spareF := ps[i].Spare()
-		c.Args = append(c.Args, i+1, b.After, b.Within, b.Length, spareW, spareF)
-	}
-	flag := 0
-	if met {
-		flag = 1
-	}
-	c.Args = append(c.Args, flag, bans)
-	return c
-}
-
-// takeCall decides checks without a ban; see internal/script/take.lua, and joint.lua for
-// several such calls.
+// takeCall decides checks; see internal/script/take.lua, and
+// joint.lua for several such calls.
 func (r *Redis) takeCall(charge bool, checks []Check, ps []step.Params) *transport.Call {
 	c := &transport.Call{Script: script.Take, Keys: r.keys(checks, ps), Args: takeArguments(charge, checks, ps), Joins: true}
 	for i := range ps {
@@ -158,17 +100,6 @@ func newArguments(charge bool, checks []Check, ps []step.Params) []any {
 		}
 	}
 	return slices.Clip(args)
-}
-
-// settleKeptCall corrects one charge, whose count may be kept elsewhere during a ban by
-// hand; see internal/script/settle_kept.lua.
-func (r *Redis) settleKeptCall(correction []settlement) *transport.Call {
-	c := r.settleCall(correction)
-	if c.Script = script.SettleKept; c.Instead != nil {
-		c.Instead = atItsTime(paramsIn(correction), func() *transport.Call { return r.settleKeptCall(correction) })
-	}
-	c.Keys = append(c.Keys, r.keptKey(&correction[0].result.Check, &correction[0].Params))
-	return c
 }
 
 func paramsIn(corrections []settlement) []step.Params {

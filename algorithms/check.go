@@ -1,7 +1,6 @@
 package algorithms
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -22,20 +21,21 @@ type Check struct {
 	Shadow bool     // decided and counted, never enforced
 
 	// Lease is for a hot key: a Guard takes its units from the store in batches. Only for
-	// fixed_window and sliding_window, and not with Ban.
+	// fixed_window and sliding_window.
 	Lease bool
 
 	// Provisional says that the charge is often refunded soon, as with ChargeOn of a
 	// Middleware. A Guard remembers a denial for 20 ms only.
 	Provisional bool
 
-	spared   bool          // a denial does not count towards the ban
-	hold     int64         // in_flight: the request's name, from a Guard; 0 for a new one
-	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error
+	// Look has the check fit only while all units are free, and charges nothing. A
+	// Middleware looks in this way whether a key is banned. Only for token_bucket, and
+	// without a Cost.
+	Look bool
 
-	// Ban is what follows repeated denials; zero means no ban. Not for in_flight and
-	// calendar_window.
-	Ban Ban
+	hold     int64         // in_flight: the request's name, from a Guard; 0 for a new one
+	exact    bool          // the store counts it, or nobody does
+	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error
 }
 
 // ErrInvalidCheck means that no limiter can decide a check. It is a mistake of the
@@ -62,10 +62,7 @@ func (c Check) Validate() error {
 	for _, err := range c.badHeld() {
 		bad(err)
 	}
-	for _, err := range c.Ban.invalid() {
-		bad(fmt.Errorf("ban: %w", err))
-	}
-	if err := c.badBan(); err != nil {
+	if err := c.badLook(); err != nil {
 		bad(err)
 	}
 	return errors.Join(errs...)
@@ -73,42 +70,29 @@ func (c Check) Validate() error {
 
 // okBeside is Validate without the reasons, for all but the limit.
 func (c *Check) okBeside() bool {
-	return c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok() && c.badBan() == nil && (c.Cost <= 1 && c.Ban == (Ban{}) || !c.Limit.held()) && (!c.Lease || c.badLease() == nil)
+	return c.Cost >= 0 && c.MaxDelay >= 0 && (c.Cost <= 1 || !c.Limit.held()) && (!c.Lease || c.badLease() == nil) && (!c.Look || c.badLook() == nil)
 }
 
-// badBan says why no denials by the check's limit lead to its Ban.
-func (c *Check) badBan() error {
-	switch {
-	case c.Ban == (Ban{}):
+// leastCost is the number of units without which the check is denied; [step.Look] for a look.
+func (c *Check) leastCost() int64 {
+	if c.Look {
+		return step.Look
+	}
+	return max(c.Cost, 1)
+}
+
+// badLook says why the check cannot look.
+func (c *Check) badLook() error {
+	switch row := c.Limit.row(); {
+	case !c.Look || row == nil:
 		return nil
-	case c.Limit.Calendar != "":
-		return errors.New("ban: denials by a calendar_window lead to no ban, since a client that has used up its month is no attacker; ban by a rule with a short period")
+	case !row.Bucket || row.Queue:
+		return fmt.Errorf("look: only %s knows when all of its units are free, not %s", TokenBucket, row.Name)
+	case c.Cost != 0:
+		return fmt.Errorf("look: charges nothing, so the cost must be 0, got %d", c.Cost)
 	}
 	return nil
 }
-
-// bans reports whether the check obeys bans and counts denials.
-func (c *Check) bans() bool { return c.Ban != (Ban{}) && !c.Shadow }
-
-// day bounds how far ahead a clock may be where no period does.
-const day = 24 * time.Hour
-
-// sameBan reports whether two checks have one ban.
-func sameBan(a, b *Check) bool { return a.Rule == b.Rule && a.Key == b.Key }
-
-func (c *Check) banRule() step.Ban {
-	b := step.Ban{After: c.Ban.After, Within: cmp.Or(c.Ban.Within, c.Limit.Period, day).Microseconds(), Length: c.Ban.For.Microseconds()}
-	switch {
-	case c.Shadow:
-		b.After = -1
-	case c.spared:
-		b.After = 0
-	}
-	return b
-}
-
-// leastCost is the number of units without which the check is denied.
-func (c *Check) leastCost() int64 { return max(c.Cost, 1) }
 
 // badLease says why units cannot be leased.
 func (c *Check) badLease() error {
@@ -117,8 +101,6 @@ func (c *Check) badLease() error {
 		return nil
 	case !row.Aligned:
 		return fmt.Errorf("lease: only %s and %s grant blocks, not %s", FixedWindow, SlidingWindow, row.Name)
-	case c.Ban != (Ban{}):
-		return errors.New("lease: not with a ban, since the store does not count denials by this process")
 	}
 	return nil
 }
@@ -130,9 +112,6 @@ func (c *Check) badHeld() (errs []error) {
 	}
 	if c.Cost > 1 {
 		errs = append(errs, fmt.Errorf("cost: a request in flight costs 1, got %d; leave it 0, and count units by another rule, such as \"1000/1m\"", c.Cost))
-	}
-	if c.Ban != (Ban{}) {
-		errs = append(errs, errors.New("ban: not with in_flight, whose denials come of requests that end; put the ban on a rule with a rate, such as \"100/1m\""))
 	}
 	return errs
 }
@@ -188,6 +167,7 @@ func (c *Check) numbers(p *step.Params) bool {
 	if !l.Numbers(p, c.leastCost(), c.MaxDelay) {
 		return false
 	}
+	p.Own = c.Look || c.exact
 	if p.Held {
 		c.named(p)
 	}

@@ -11,8 +11,8 @@ import (
 type Result struct {
 	Check      Check         // as it was decided: with SourceFallback, Limit is this process's share
 	Source     Source        // what decided it; SourceNone if nothing did, because another check had denied the request
-	HasRoom    bool          // the cost fits the limit, and no ban denies the check; another check may have denied the request
-	BanBegan   bool          // this denial began the ban
+	HasRoom    bool          // the cost fits the limit; another check may have denied the request
+	BanBegan   bool          // set by a Middleware: this denial began the ban
 	known      bool          // trace has the state
 	Charged    int64         // units taken; 0 for a denied request, unless they could not be refunded in time
 	Remaining  int64         // units left; at most 0 while the key is banned; negative is a debt
@@ -20,7 +20,7 @@ type Result struct {
 	ResetAfter time.Duration // until all units are free and any ban has ended
 	Delay      time.Duration // leaky_bucket: wait this long before serving
 	At         time.Time     // when it was decided, on the deciding clock
-	BannedFor  time.Duration // how long after At the key stays banned, and so denied; 0 if it is not banned
+	BannedFor  time.Duration // set by a Middleware: how long after At the key stays banned, and so denied; 0 if it is not banned
 	Err        error         // why this check could not be decided, or its charge not be settled; nil if it was
 
 	trace step.Trace
@@ -161,22 +161,4 @@ func (r *Result) state(p *step.Params, s *step.State, a *step.Answer) {
 		r.trace.State = s.Numbers()
 	}
 	r.Remaining, r.RetryAfter, r.ResetAfter, r.Delay = a.Remaining, a.RetryAfter, a.ResetAfter, a.Delay
-}
-
-// counts reports whether the result's denial counts towards a ban. A denial for its
-// MaxDelay alone does not.
-func (r *Result) counts(b step.Ban) bool {
-	return b.After > 0 && !r.Check.Limit.row().DeniedByDelay(r.Check.MaxDelay > 0, r.Remaining, r.Check.Cost)
-}
-
-// ban makes the result a denial by a ban that ends at until, unless that time has
-// passed. A negative until means that this denial began the ban.
-func (r *Result) ban(until, now int64) {
-	rest := step.Micros(max(until, -until) - now)
-	if rest <= 0 {
-		return
-	}
-	r.HasRoom, r.Delay, r.BannedFor, r.BanBegan = false, 0, rest, until < 0
-	r.Remaining = min(r.Remaining, 0)
-	r.RetryAfter, r.ResetAfter = max(r.RetryAfter, rest), max(r.ResetAfter, rest)
 }

@@ -65,12 +65,8 @@ package algorithms
 //   - The digit behind the algorithm is the form of its states. Two forms never meet, and no
 //     code reads a former one (TestEachFormHasItsName).
 //
-// A ban is at a key of its own, namespace:{key}:rule:ban1, because in the limit's state it
-// would end when the period changes. A banned check answers nothing left, and a RetryAfter
-// until the ban ends or the limit has capacity, whichever is later. The denial that begins a ban
-// answers so already. A request with such a check goes to a script that also reads the
-// bans. On a cluster, a ban is read by a call of its own in the same flush, and a denial that
-// counts goes with the refunds in the second flush.
+// A Middleware counts bans as limits, whose rules have names such as login~ban: a check with
+// Look needs a full bucket and charges nothing.
 //
 // # Settle
 //
@@ -89,7 +85,7 @@ package algorithms
 //
 // A refund costs a bucket the refill since the charge, and a queue its slot. So a stream of
 // denied requests drains the buckets that they share with other clients. A Guard sends one
-// such request a second, and those of rules with a Ban.
+// such request a second.
 //
 // If a part of the cluster is unavailable, its checks have an Err, and the others may stay
 // charged. Charged always reports what stands. A refund that certainly failed leaves the

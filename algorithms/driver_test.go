@@ -44,11 +44,11 @@ func TestHistories(t *testing.T) {
 	for _, l := range []level{
 		{"exact", kind{forward: true, steady: true, rated: true}, 50, alone(exactly)},
 		{"beside another limit", kind{forward: true, rated: true}, 50, alone(beside)},
-		{"miniredis", kind{bans: true, octal: true}, 2, on(miniSubject)},
-		{"redis", kind{bans: true}, 20, on(redisSubject)},
-		{"miniredis, jointly", kind{octal: true}, 1, on(jointly(miniSubject))},
-		{"redis, jointly", kind{}, 10, on(jointly(redisSubject))},
-		{"cluster", kind{forward: true, steady: true, bans: true}, 4, on(clusterSubject)},
+		{"miniredis", kind{looks: true, octal: true}, 2, on(miniSubject)},
+		{"redis", kind{looks: true}, 20, on(redisSubject)},
+		{"miniredis, jointly", kind{looks: true, octal: true}, 1, on(jointly(miniSubject))},
+		{"redis, jointly", kind{looks: true}, 10, on(jointly(redisSubject))},
+		{"cluster", kind{forward: true, steady: true, looks: true}, 4, on(clusterSubject)},
 		{"guard", kind{forward: true, steady: true, rated: true, octal: true, most: day}, 5, guarded},
 		{"guards in an outage", kind{forward: true, steady: true, rated: true, octal: true, most: 10 * second}, 5, inOutage},
 	} {

@@ -161,68 +161,46 @@ func TestAForeignValueTakesNoOtherCheckAlong(t *testing.T) {
 					if name == "miniredis" && what == "a phrase" {
 						continue // its Lua says otherwise what is no number
 					}
-					for where, key := range map[string]string{"the count": keyOf("test", foreign), "the ban": string(appendBanKey(nil, "test", &foreign))} {
-						foreign.Ban = Ban{}
-						if where == "the ban" {
-							foreign.Ban = Ban{After: 1, For: time.Minute}
+					key := keyOf("test", foreign)
+					t.Run(what, func(t *testing.T) {
+						b.flush()
+						b.setTime(someTime)
+						write(client, t.Context(), key)
+						value := client.Dump(t.Context(), key).Val()
+						wide := Check{Rule: "wide", Key: "k1", Limit: Limit{Rate: 9, Period: time.Minute, Algorithm: TokenBucket}}
+						tight := Check{Rule: "tight", Key: "k3", Limit: Limit{Rate: 2, Period: time.Minute}}
+						for n := range int64(3) {
+							foreign.Shadow = n == 1
+							d, err := b.limiter.Take(t.Context(), wide, foreign, tight)
+							if err != nil {
+								t.Fatal(err)
+							}
+							charged := int64(1)
+							if n == 2 {
+								charged = 0
+							}
+							w, f, last := d.Results[0], d.Results[1], d.Results[2]
+							if d.Allowed != foreign.Shadow || w.Err != nil || last.Err != nil || w.Charged != charged || last.Charged != charged || last.HasRoom != (charged == 1) {
+								t.Errorf("%d: allowed %t\n%+v\n%+v", n, d.Allowed, w, last)
+							}
+							if transport.ClassOf(f.Err) != transport.ClassAnswer || f.HasRoom || f.Charged != 0 {
+								t.Errorf("%d: %+v", n, f)
+							}
+							if !strings.Contains(f.Err.Error(), "test:{k2}:foreign:") {
+								t.Errorf("%v does not say which key", f.Err)
+							}
 						}
-						t.Run(what+" for "+where, func(t *testing.T) {
-							b.flush()
-							b.setTime(someTime)
-							write(client, t.Context(), key)
-							value := client.Dump(t.Context(), key).Val()
-							wide := Check{Rule: "wide", Key: "k1", Limit: Limit{Rate: 9, Period: time.Minute, Algorithm: TokenBucket}}
-							tight := Check{Rule: "tight", Key: "k3", Limit: Limit{Rate: 2, Period: time.Minute}}
-							for n := range int64(3) {
-								foreign.Shadow = n == 1 && where == "the count" // shadow checks read no ban
-								d, err := b.limiter.Take(t.Context(), wide, foreign, tight)
-								if err != nil {
-									t.Fatal(err)
-								}
-								charged := int64(1)
-								if n == 2 {
-									charged = 0
-								}
-								w, f, last := d.Results[0], d.Results[1], d.Results[2]
-								if d.Allowed != foreign.Shadow || w.Err != nil || last.Err != nil || w.Charged != charged || last.Charged != charged || last.HasRoom != (charged == 1) {
-									t.Errorf("%d: allowed %t\n%+v\n%+v", n, d.Allowed, w, last)
-								}
-								if transport.ClassOf(f.Err) != transport.ClassAnswer || f.HasRoom || f.BannedFor > 0 || f.Charged != 0 && where == "the count" {
-									t.Errorf("%d: %+v", n, f)
-								}
-								if !strings.Contains(f.Err.Error(), "test:{k2}:foreign:") {
-									t.Errorf("%v does not say which key", f.Err)
-								}
-							}
-							if d, err := b.limiter.Peek(t.Context(), wide, foreign); err != nil || d.Results[0].Remaining != 7 || transport.ClassOf(d.Results[1].Err) != transport.ClassAnswer {
-								t.Errorf("%+v, %v", d, err)
-							}
-							foreign.Shadow = false
-							if d, err := b.limiter.Take(t.Context(), foreign); transport.ClassOf(cmp.Or(err, errOf(d))) != transport.ClassAnswer {
-								t.Errorf("alone: %+v, %v", d, err)
-							}
-							if client.Dump(t.Context(), key).Val() != value {
-								t.Error("was written")
-							}
-
-							if err := b.limiter.Ban(t.Context(), time.Hour, wide); err != nil {
-								t.Fatal(err)
-							}
-							d, err := b.limiter.Take(t.Context(), wide, foreign)
-							if err != nil || d.Allowed || d.Results[0].BannedFor == 0 || d.Results[1].Err == nil || d.Results[1].Charged != 0 {
-								t.Errorf("beside a ban by hand: %+v, %v", d, err)
-							}
-							if where == "the ban" {
-								return // nobody knows until when
-							}
-							if err := b.limiter.Ban(t.Context(), time.Hour, foreign); err != nil {
-								t.Fatal(err)
-							}
-							if d, err := b.limiter.Take(t.Context(), foreign, tight); err != nil || d.Allowed || d.Results[0].BannedFor == 0 || d.Results[0].Err != nil {
-								t.Errorf("banned by hand: %+v, %v", d, err)
-							}
-						})
-					}
+						if d, err := b.limiter.Peek(t.Context(), wide, foreign); err != nil || d.Results[0].Remaining != 7 || transport.ClassOf(d.Results[1].Err) != transport.ClassAnswer {
+							t.Errorf("%+v, %v", d, err)
+						}
+						foreign.Shadow = false
+						if d, err := b.limiter.Take(t.Context(), foreign); transport.ClassOf(cmp.Or(err, errOf(d))) != transport.ClassAnswer {
+							t.Errorf("alone: %+v, %v", d, err)
+						}
+						if client.Dump(t.Context(), key).Val() != value {
+							t.Error("was written")
+						}
+					})
 				}
 			})
 		})

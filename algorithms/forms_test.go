@@ -92,20 +92,6 @@ func TestEachFormHasItsName(t *testing.T) {
 		compare(step.Table[i].Short, states)
 	}
 
-	check := Check{Rule: "r", Key: "banned", Limit: PerMinute(1), Cost: 2, Ban: Ban{After: 2, For: time.Hour}}
-	key := string(appendBanKey(nil, "test", &check))
-	var states []string
-	for range 2 {
-		if d, err := b.limiter.Take(t.Context(), check); err != nil || d.Allowed {
-			t.Fatalf("%+v, %v", d, err)
-		}
-		states = append(states, stored(key))
-	}
-	if err := b.limiter.Ban(t.Context(), 2*time.Hour, check); err != nil {
-		t.Fatal(err)
-	}
-	compare(key[strings.LastIndex(key, ":")+1:], append(states, stored(key), stored(keyOf("test", check))))
-
 	if *update {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)

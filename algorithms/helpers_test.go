@@ -133,3 +133,12 @@ func clusterBackend(t *testing.T) backend {
 		ttl: func(key string) time.Duration { return client.PTTL(context.Background(), key).Val() },
 	}
 }
+
+func mustTake(t *testing.T, l Limiter, checks ...Check) []Result {
+	t.Helper()
+	d, err := l.Take(t.Context(), checks...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Results
+}

@@ -40,12 +40,12 @@ type history struct {
 
 // An op is one step of a history.
 type op struct {
-	what   string // take, peek, settle, reset, ban, batch, log, foreign or invalid
+	what   string // take, peek, settle, reset, batch, log, foreign or invalid
 	move   int64  // µs that the clock moves before it
 	edge   bool   // move counts from the end of what the last decision waits for
 	ended  bool   // the caller's context has ended
 	checks []algorithms.Check
-	units  int64                // what the charges cost from now on; how many entries the log gets; for how many µs the ban holds
+	units  int64                // what the charges cost from now on; how many entries the log gets
 	charge int                  // settle: which, counted from the last
 	batch  [][]algorithms.Check // like checks, but for the keys
 	value  string               // foreign: what somebody else writes at the first check's key
@@ -57,8 +57,8 @@ type kind struct {
 	steady  bool  // a limit does not change
 	rated   bool  // no in_flight
 	octal   bool  // as miniredis reads a number with a zero in front
+	looks   bool  // some checks of buckets look
 	most    int64 // that the clock moves in a step, in µs; 0: any
-	bans    bool  // then the clock does not step back either
 }
 
 // history draws one: up to forty steps of up to five rules, each with two keys.
@@ -70,9 +70,7 @@ func (k kind) history(t *rapid.T) history {
 	if k.octal {
 		h.earliest = digit
 	}
-	k.bans = k.bans && rapid.Bool().Draw(t, "banning")
 	limits := make([][2]algorithms.Limit, rapid.IntRange(1, 5).Draw(t, "rules")) // more than the script has room for at first
-	bans := make([]algorithms.Ban, len(limits))
 	for i := range limits {
 		limits[i] = k.limits(t)
 		switch {
@@ -80,9 +78,6 @@ func (k kind) history(t *rapid.T) history {
 			h.most = year / 10 // no lease ends
 		case limits[i][0].Calendar != "":
 			h.earliest = max(h.earliest, 3*year) // no date is before 1970
-		}
-		if l := limits[i][0]; k.bans && l.Algorithm != algorithms.InFlight && l.Calendar == "" && rapid.Bool().Draw(t, "bans") {
-			bans[i] = drawBan(t, l)
 		}
 	}
 	keys := [2]string{"a", rapid.SampledFrom([]string{"b", "", "#", "a b", "a}:r:sw1:1m", strings.Repeat("ü", 40)}).Draw(t, "other key")}
@@ -106,9 +101,10 @@ func (k kind) history(t *rapid.T) history {
 			c.Cost = min(c.Cost, 1)
 		case algorithms.LeakyBucket:
 			c.MaxDelay = drawMaxDelay(t, c.Limit)
-		}
-		if rapid.IntRange(0, 9).Draw(t, "without the ban") > 0 {
-			c.Ban = bans[i]
+		case algorithms.TokenBucket:
+			if k.looks && rapid.IntRange(0, 3).Draw(t, "look") == 0 {
+				c.Cost, c.Look = 0, true
+			}
 		}
 		return c
 	}
@@ -122,17 +118,11 @@ func (k kind) history(t *rapid.T) history {
 			o.what = "settle"
 			o.charge = rapid.IntRange(0, 9).Draw(t, "charge")
 			o.units = rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(0, 5), atBoundary, debts).Draw(t, "new cost")
-			if k.bans {
-				o.units = min(o.units, 1_000_000)
-			}
 		case dice < 10:
 			o.what = "peek"
 		case dice < 12:
 			o.what = "reset"
 			o.checks = o.checks[:1]
-		case dice < 14 && k.bans:
-			o.what, o.checks = "ban", o.checks[:1]
-			o.units = rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(1, 3*min(periodOf(o.checks[0].Limit), year))).Draw(t, "ban by hand")
 		case dice < 16:
 			o.what, o.checks = "foreign", o.checks[:1]
 			o.value = rapid.SampledFrom(foreign).Draw(t, "foreign")
@@ -150,7 +140,7 @@ func (k kind) history(t *rapid.T) history {
 			o.units = rapid.Int64Range(0, 3).Draw(t, "mistake")
 		case dice < 24 && o.checks[0].Limit.Algorithm == algorithms.SlidingLog:
 			o.what, o.checks = "log", o.checks[:1]
-			o.checks[0].Cost, o.checks[0].Ban = 1, algorithms.Ban{}
+			o.checks[0].Cost = 1
 			o.units = rapid.SampledFrom([]int64{3, step.MaxRewritten - 1, step.MaxRewritten, 2000}).Draw(t, "entries")
 		default:
 			o.what = "take"
@@ -190,7 +180,7 @@ func (k kind) move(t *rapid.T, l algorithms.Limit) (by int64, edge bool) {
 		rapid.Int64Range(0, 3*period),
 		rapid.SampledFrom([]int64{period, 2*period - 1, -1, -1, -second, -period, -period - 1, year / 10, -year / 10, year, -year}),
 	).Draw(t, "move")
-	if by < 0 && (k.forward || k.bans) {
+	if by < 0 && k.forward {
 		by = -by
 	}
 	return by, false
@@ -288,17 +278,6 @@ func drawMaxDelay(t *rapid.T, l algorithms.Limit) time.Duration {
 		rapid.Map(rapid.Int64Range(0, 3), func(slots int64) time.Duration { return time.Duration(slots) * l.Period / time.Duration(l.Rate) }),
 		rapid.Map(rapid.Int64Range(0, 2*l.Period.Microseconds()), step.Micros),
 	).Draw(t, "max delay")
-}
-
-// drawBan draws bans that come soon.
-func drawBan(t *rapid.T, l algorithms.Limit) algorithms.Ban {
-	period := min(l.Period.Microseconds(), year)
-	times := rapid.Map(rapid.OneOf(rapid.Just(period), rapid.Int64Range(1, period), rapid.Int64Range(1, 3*period)), step.Micros)
-	return algorithms.Ban{
-		After:  rapid.Int64Range(1, 3).Draw(t, "after"),
-		Within: rapid.OneOf(rapid.Just[time.Duration](0), times).Draw(t, "within"),
-		For:    times.Draw(t, "for"),
-	}
 }
 
 // periodOf is about how long a limit's windows are, in µs. That of in_flight is a lease.
@@ -422,8 +401,6 @@ func (r *run) do(ctx context.Context, o op) (d algorithms.Decision, err error) {
 		return d, r.settle(ctx, o)
 	case o.what == "reset" && !held: // a Memory goes on counting what is in flight
 		return d, r.both(func(l algorithms.Limiter) error { return l.Reset(ctx, o.checks...) })
-	case o.what == "ban":
-		return d, r.both(func(l algorithms.Limiter) error { return l.Ban(ctx, step.Micros(o.units), o.checks...) })
 	case o.what == "batch":
 		return d, r.batch(ctx, o)
 	case o.what == "log":
@@ -543,8 +520,8 @@ func (r *run) same(got, want []algorithms.Result) error {
 
 // seen is what a caller sees of a result, whichever store decided.
 func seen(r algorithms.Result) string {
-	return fmt.Sprintf("%q %q %s: room %v, charged %d, %d left, retry after %s, reset after %s, delay %s, at %d, banned for %s (begun %v), %v",
-		r.Check.Rule, r.Check.Key, r.Check.Limit, r.HasRoom, r.Charged, r.Remaining, r.RetryAfter, r.ResetAfter, r.Delay, r.At.UnixMicro(), r.BannedFor, r.BanBegan, r.Err)
+	return fmt.Sprintf("%q %q %s: room %v, charged %d, %d left, retry after %s, reset after %s, delay %s, at %d, %v",
+		r.Check.Rule, r.Check.Key, r.Check.Limit, r.HasRoom, r.Charged, r.Remaining, r.RetryAfter, r.ResetAfter, r.Delay, r.At.UnixMicro(), r.Err)
 }
 
 // remembers checks that a store forgets nothing that counts, and keeps it little longer.
@@ -558,7 +535,7 @@ func (r *run) remembers(checks []algorithms.Check) error {
 			return err
 		}
 		counts := d.Results[0].ResetAfter
-		if d.Results[0].BannedFor > 0 || counts == 0 {
+		if counts == 0 {
 			continue
 		}
 		past := time.Duration(r.now%1000) * time.Microsecond // a server's milliseconds have begun
@@ -573,7 +550,7 @@ func (r *run) remembers(checks []algorithms.Check) error {
 // foreign has somebody else write at a check's key: that is an error, and stays there until
 // a Reset.
 func (r *run) foreign(ctx context.Context, c algorithms.Check, value string) error {
-	if d, err := r.memory.Peek(ctx, c); err != nil || d.Results[0].BannedFor > 0 {
+	if _, err := r.memory.Peek(ctx, c); err != nil {
 		return err
 	}
 	key := algorithms.KeyOf("test", c)

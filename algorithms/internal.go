@@ -46,11 +46,15 @@ type hiddenCheck struct{ c *Check }
 // Count converts the check to a count, and reports whether the check is valid.
 func (h hiddenCheck) Count(to *memory.Count) bool { return h.c.count(to) }
 
-// LeastCost is the number of units without which the check is denied.
+// LeastCost is the number of units without which the check is denied; 0 for a look.
 func (h hiddenCheck) LeastCost() int64 { return h.c.leastCost() }
 
-// Spare makes the check's denial not count towards its ban.
-func (h hiddenCheck) Spare() { h.c.spared = true }
+// Exactly has the store count the check, or nobody: no memory of a denial, fail mode or local
+// counting decides it, and a Memory without a free entry does not count it.
+func (h hiddenCheck) Exactly() { h.c.exact = true }
+
+// Exact reports whether Exactly was called.
+func (h hiddenCheck) Exact() bool { return h.c.exact }
 
 // Holds reports whether a check is of requests under way.
 func (h hiddenCheck) Holds() bool { return h.c.Limit.held() }

@@ -38,7 +38,7 @@ func (r *Redis) Together(ctx context.Context, requests [][]Check) ([]Decision, e
 		if response.Err != nil {
 			return nil, redisError(response.Err)
 		}
-		if decisions[i], err = r.answer(requests[i], params[i], response.Numbers, true); err != nil {
+		if decisions[i], err = answers(requests[i], params[i], response.Numbers, true); err != nil {
 			return nil, err
 		}
 	}
@@ -83,7 +83,6 @@ var poison = map[string]func(c *redis.Client, ctx context.Context, key string){
 	},
 	"a list": func(c *redis.Client, ctx context.Context, key string) { c.Del(ctx, key); c.RPush(ctx, key, "x", "y") },
 	"a word": func(c *redis.Client, ctx context.Context, key string) { c.Set(ctx, key, "sixteen, letters", time.Hour) },
-	"a ban":  func(c *redis.Client, ctx context.Context, key string) { c.Set(ctx, key, "ban", time.Hour) },
 }
 
 // batchOf decides so many requests in one flush.
@@ -110,7 +109,7 @@ func ofOneAndAll(i int) []Check {
 	return []Check{{Rule: "one", Key: fmt.Sprint("client-", i), Limit: perDay(9)}, {Rule: "all", Limit: perDay(1000)}}
 }
 
-// A key with a ban by hand or a foreign value fails its own request, which charges
+// A key with a foreign value fails its own request, which charges
 // nothing, and no other one. Only requests with that key are sent by themselves
 // afterwards, and only if it costs the others time.
 func TestABadKeyFailsOneRequest(t *testing.T) {
@@ -129,7 +128,7 @@ func testABadKey(t *testing.T, client *redis.Client) {
 		checks[0].Limit = ofOne
 		return checks
 	}
-	for what, then := range map[string]string{"a long string": "joint of 30, alone", "a list": "joint of 30, alone", "a word": "joint of 32", "a ban": "joint of 32"} {
+	for what, then := range map[string]string{"a long string": "joint of 30, alone", "a list": "joint of 30, alone", "a word": "joint of 32"} {
 		for n := range 4 {
 			charge := n%2 == 0
 			if ofOne.Algorithm = SlidingWindow; n > 1 { // a set, of which the script reads nothing large
@@ -138,11 +137,7 @@ func testABadKey(t *testing.T, client *redis.Client) {
 			client.FlushDB(t.Context())
 			r := &Redis{Client: sender, Namespace: "test", Budget: roomy}
 			bad := checks(5)[0]
-			if poison[what](client, t.Context(), keyOf("test", bad)); what == "a ban" {
-				if err := r.Ban(t.Context(), time.Hour, bad); err != nil {
-					t.Fatal(err)
-				}
-			}
+			poison[what](client, t.Context(), keyOf("test", bad))
 			for _, s := range []*transport.Script{script.Take, script.Joint} {
 				if err := client.ScriptLoad(t.Context(), s.Text()).Err(); err != nil {
 					t.Fatal(err)
@@ -152,7 +147,7 @@ func testABadKey(t *testing.T, client *redis.Client) {
 			log.Take()
 			for n, want := range []string{"joint of 32", then} {
 				for i, resp := range r.batchOf(t, 16, charge, checks) {
-					if metBan(resp.Err) != (i == 5) || i != 5 && resp.Err != nil {
+					if isForeign(resp.Err) != (i == 5) || i != 5 && resp.Err != nil {
 						t.Errorf("%s, %s, charge %v: %d: %v", what, ofOne, charge, i, resp.Err)
 					}
 				}
@@ -165,7 +160,7 @@ func testABadKey(t *testing.T, client *redis.Client) {
 				log.Take()
 			}
 			d, err := r.Take(t.Context(), checks(5)...)
-			if res := d.Results; err != nil || d.Allowed || res[0].BannedFor > 0 != (what == "a ban") || (res[0].Err != nil) != (what != "a ban") || res[1].Err != nil {
+			if res := d.Results; err != nil || d.Allowed || res[0].Err == nil || res[1].Err != nil {
 				t.Errorf("%s, %s: %+v, %v", what, ofOne, d, err)
 			}
 		}
@@ -286,7 +281,6 @@ func TestCallsOfOneShapeShareTheirArguments(t *testing.T) {
 		charge := rand.IntN(2) == 0
 		want := newArguments(charge, checks, ps)
 		first, second := r.takeCall(charge, checks, ps), r.takeCall(charge, checks, ps)
-		_ = r.takeBansCall(charge, true, checks, ps)
 		if !slices.Equal(first.Args, want) || !slices.Equal(second.Args, want) {
 			t.Fatalf("%+v, charged %t: arguments %v and %v, want %v", checks, charge, first.Args, second.Args, want)
 		}

@@ -26,16 +26,6 @@ func appendKey(b []byte, namespace string, c *Check, a *step.Row) []byte {
 	return appendPeriod(b, c.Limit.Period)
 }
 
-// appendBanKey appends the key of a check's ban, namespace:{key}:rule:ban1. The digit is
-// the form, as in the name of an algorithm. No period ends like this.
-func appendBanKey(b []byte, namespace string, c *Check) []byte {
-	return append(appendRule(b, namespace, c), ":ban1"...)
-}
-
-// keptSuffix is behind the key of a count where that is kept while its key is banned by
-// hand. No period ends like this, either.
-const keptSuffix = ":kept"
-
 func appendRule(b []byte, namespace string, c *Check) []byte {
 	b = append(append(b, namespace...), ":{"...)
 	b = append(appendPart(b, c.Key), "}:"...)

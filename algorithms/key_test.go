@@ -57,9 +57,6 @@ func TestKeysAreInjectionFree(t *testing.T) {
 		if p := paramsOf(&a, a.Limit.row()); p.Window() != na.Window || (ka == kb) != (na == nb) || (ka == kb) != (ida == idb) {
 			t.Fatalf("%+v is %q: %v\n%+v is %q: %v", na, ka, ida, nb, kb, idb)
 		}
-		if ban := string(appendBanKey(nil, "ns", &a)); ban == ka || ban == kb || (ban == string(appendBanKey(nil, "ns", &b))) != (a.Rule == b.Rule && a.Key == b.Key) {
-			t.Fatalf("%+v is banned at %q\n%+v is %q", a, ban, b, kb)
-		}
 		if tag := ka[strings.Index(ka, "{")+1 : strings.Index(ka, "}")]; len(ka) > 200 || tag == "" || strings.Contains(tag, "{") {
 			t.Fatalf("%q: tag %q", ka, tag)
 		}

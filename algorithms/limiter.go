@@ -3,8 +3,6 @@ package algorithms
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 )
 
 // A Limiter decides whether requests may pass. Limiters are safe for concurrent use.
@@ -30,8 +28,7 @@ type Limiter interface {
 	// Two checks of one call must not share a count.
 	Take(ctx context.Context, checks ...Check) (Decision, error)
 
-	// Peek returns the decision that Take would make, and charges nothing. It counts no
-	// denial towards a Ban. The Peek of a failmode.Guard asks the store even about keys
+	// Peek returns the decision that Take would make, and charges nothing. The Peek of a failmode.Guard asks the store even about keys
 	// that its Take denies from memory. So the two may differ for up to a second.
 	Peek(ctx context.Context, checks ...Check) (Decision, error)
 
@@ -56,22 +53,8 @@ type Limiter interface {
 	// log refunds a charge only if at most 1000 others followed it.
 	Settle(ctx context.Context, charges ...Charge) ([]Result, error)
 
-	// Ban denies the rules and keys of the checks for d. It never shortens a ban. If d
-	// is 0, it lifts bans and forgets the denials that would lead to one. Counts stay.
-	// A negative d is an error that wraps [ErrInvalidCheck].
-	//
-	// A ban holds in every process that shares the counts. A process that remembers an
-	// earlier answer, or has leased units, obeys the ban within a second.
-	//
-	// A check whose field Ban is set obeys bans, whatever its limit is. In a Memory, a
-	// check without it obeys bans, too. In Redis, a check without it obeys a ban only if
-	// its algorithm and period are those of a check that was passed to this method.
-	// A shadow check obeys none.
-	Ban(ctx context.Context, d time.Duration, checks ...Check) error
-
 	// Reset forgets what is counted for the rule, key, algorithm and period of each
-	// check, and lifts the bans of the rules and keys. A Memory does not forget what it
-	// counts in a sketch.
+	// check. A Memory does not forget what it counts in a sketch.
 	//
 	// Charges that were made before are not forgotten: a Settle that lowers one may refund
 	// what others have used since. A Memory keeps counting requests in flight. A Redis
@@ -83,14 +66,3 @@ type Limiter interface {
 // ErrDenied means that the checks do not fit their limits, or will not fit them in
 // time. [Wait] returns it. Test with [errors.Is].
 var ErrDenied = errors.New("algorithms: over the limit")
-
-// banLength converts the argument of Ban to µs; 0 lifts bans.
-func banLength(d time.Duration) (int64, error) {
-	if d == 0 {
-		return 0, nil
-	}
-	if err := banDuration(d); err != nil {
-		return 0, fmt.Errorf("%w: ban: %w", ErrInvalidCheck, err)
-	}
-	return d.Microseconds(), nil
-}

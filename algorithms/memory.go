@@ -1,7 +1,6 @@
 package algorithms
 
 import (
-	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -18,9 +17,8 @@ import (
 // evicted, because an evicted key would have all of its units again. While MaxKeys keys
 // are in use, further keys are counted in sketches. A sketch counts many keys together in
 // constant memory, and errs only towards denying. Settle refunds nothing to a sketch, and
-// Reset does not clear it. A ban, and
-// the denials that lead to one, take an entry. If no entry is free, denials are not
-// counted towards a ban. Bans by hand may use up to MaxKeys further entries.
+// Reset does not clear it. What a Middleware counts for bans is never in a sketch: it may
+// use up to MaxKeys further entries, and is not counted beyond them.
 //
 // Keys are identified by 128 bits of hash, with secret seeds of this process. A key takes
 // 64 to 128 bytes, however long it is. In a sliding_log it takes about 100 bytes more, and
@@ -30,8 +28,8 @@ import (
 // admitted a request of a key, it denies the key until all units of the key are free
 // again. A sketch that has been empty for a minute is dropped when new keys come.
 type Memory struct {
-	// MaxKeys bounds the keys that have a count or a ban of their own; 0 means 262,144.
-	// Bans by hand may take as many entries again. It must not change after first use.
+	// MaxKeys bounds the keys that have a count of their own; 0 means 262,144. Bans may take
+	// as many entries again. It must not change after first use.
 	MaxKeys int
 
 	// Now is the clock; nil means the wall clock at first use plus the monotonic time
@@ -89,14 +87,8 @@ func countsOf(checks []Check, room *[4]memory.Count) ([]memory.Count, error) {
 
 // count converts the check to a count, and reports whether the check is valid.
 func (c *Check) count(to *memory.Count) bool {
-	to.Rule, to.Key, to.Bans, to.Shadow, to.Waits = c.Rule, c.Key, c.bans(), c.Shadow, c.MaxDelay > 0
-	if !c.numbers(&to.Params) {
-		return false
-	}
-	if to.Ban.Within = cmp.Or(to.Period, day.Microseconds()); c.Ban != (Ban{}) {
-		to.Ban = c.banRule()
-	}
-	return true
+	to.Rule, to.Key, to.Shadow = c.Rule, c.Key, c.Shadow
+	return c.numbers(&to.Params)
 }
 
 // counted fills in the result from a decided count.
@@ -104,7 +96,6 @@ func (r *Result) counted(c *Check, n *memory.Count, now int64) {
 	r.Check, r.Source, r.At = *c, SourceMemory, time.UnixMicro(now)
 	r.HasRoom, r.Charged, r.trace.Charge = n.Room, n.Charged, n.Where
 	r.state(&n.Params, &n.State, &n.Answer)
-	r.ban(n.BannedUntil, now)
 }
 
 // Settle implements [Limiter]. Its only errors are about the charges.
@@ -118,21 +109,6 @@ func (m *Memory) Settle(_ context.Context, charges ...Charge) ([]Result, error) 
 
 func (m *Memory) settle(c *settlement) {
 	c.answer(m.ready().Settle(c.result.Check.Rule, c.result.Check.Key, &c.Correction))
-}
-
-// Ban implements [Limiter]. It fails if the checks or d are invalid, or if there is no
-// free entry for another ban.
-func (m *Memory) Ban(_ context.Context, d time.Duration, checks ...Check) error {
-	length, err := banLength(d)
-	if err != nil {
-		return err
-	}
-	var room [4]memory.Count
-	counts, err := countsOf(checks, &room)
-	if err != nil {
-		return err
-	}
-	return m.ready().BanByHand(length, counts)
 }
 
 // Reset implements [Limiter]. Its only errors are about the checks. Counts in a

@@ -142,13 +142,3 @@ func (r *Redis) keys(checks []Check, ps []step.Params) []any {
 	}
 	return keys
 }
-
-func (r *Redis) keptKey(c *Check, p *step.Params) string {
-	var room [128]byte
-	return string(append(appendKey(room[:0], r.Namespace, c, p.Row), keptSuffix...))
-}
-
-func (r *Redis) banKey(c *Check) string {
-	var room [128]byte
-	return string(appendBanKey(room[:0], r.Namespace, c))
-}

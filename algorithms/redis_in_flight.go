@@ -20,28 +20,17 @@ func (s store) PlaceOf(c *Check) inflight.Place {
 func (s store) Release(ctx context.Context, ids map[string][]int64) (released []string, err error) {
 	keys := make([]string, 0, len(ids))
 	calls := make([]*transport.Call, 0, len(ids))
-	remove := func(key, at string) *transport.Call {
-		args := make([]any, 2, 2+len(ids[key]))
-		args[0], args[1] = "zrem", at
-		for _, id := range ids[key] {
+	for key, of := range ids {
+		args := make([]any, 2, 2+len(of))
+		args[0], args[1] = "zrem", key
+		for _, id := range of {
 			args = append(args, id)
 		}
-		return &transport.Call{Args: args, Keys: args[1:2:2]}
+		keys, calls = append(keys, key), append(calls, &transport.Call{Args: args, Keys: args[1:2:2]})
 	}
-	for key := range ids {
-		keys, calls = append(keys, key), append(calls, remove(key, key))
-	}
-	ctx = s.Transport.Within(ctx)
-	responses := s.SendAll(ctx, calls)
-	s.Again(ctx, responses, func(i int) *transport.Call {
-		if !metBan(responses[i].Err) {
-			return nil
-		}
-		return remove(keys[i], keys[i]+keptSuffix)
-	})
 	var errs []error
-	for i, r := range responses {
-		if r.Err == nil || metBan(r.Err) { // a foreign value holds nothing
+	for i, r := range s.SendAll(s.Transport.Within(ctx), calls) {
+		if r.Err == nil || isForeign(r.Err) { // a foreign value holds nothing
 			released = append(released, keys[i])
 			continue
 		}
@@ -72,11 +61,11 @@ func (s store) Renew(ctx context.Context, places []inflight.Place) (failed []inf
 		for n < len(places) && n < renewedIDs && places[n].Key == places[0].Key {
 			n++
 		}
-		if last == nil || s.Transport.Sharded || len(last.keys) == 2*renewedKeys || len(last.places)+n > renewedIDs {
+		if last == nil || s.Transport.Sharded || len(last.keys) == renewedKeys || len(last.places)+n > renewedIDs {
 			last = new(chunk)
 			chunks = append(chunks, last)
 		}
-		last.keys = append(last.keys, places[0].Key, places[0].Key+keptSuffix)
+		last.keys = append(last.keys, places[0].Key)
 		last.args = append(last.args, places[0].Lease.Microseconds(), n)
 		for _, p := range places[:n] {
 			last.args = append(last.args, p.ID)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
@@ -37,18 +36,14 @@ func (r *Redis) decide(ctx context.Context, charge bool, checks []Check) (Decisi
 	if t.Sharded {
 		return r.decideSharded(ctx, t, charge, checks, slices.Clone(ps)) // which keeps them: room need not be on the heap for the others
 	}
-	ask := r.takeCall(charge, checks, ps)
-	if bansOf(checks) > 0 {
-		ask = r.takeBansCall(charge, false, checks, ps)
-	}
-	reply, err := t.Send(ctx, ask)
-	if metBan(err) {
-		reply, err = t.Send(ctx, r.takeBansCall(charge, true, checks, ps))
+	reply, err := t.Send(ctx, r.takeCall(charge, checks, ps))
+	if isForeign(err) { // nothing was written: the other checks do not depend on that key
+		return r.decideSharded(ctx, t, charge, checks, slices.Clone(ps))
 	}
 	if err != nil {
 		return Decision{}, redisError(err)
 	}
-	d, err := r.answer(checks, ps, reply, charge)
+	d, err := answers(checks, ps, reply, charge)
 	return d, redisError(err)
 }
 
@@ -67,16 +62,15 @@ func (r *Redis) Settle(ctx context.Context, charges ...Charge) ([]Result, error)
 }
 
 // settle corrects charges: in one call or, where keys are sharded, in one for each.
-// If a key has no state, as during a ban by hand, the one call has written nothing.
-// Then each charge has a call that also looks where a count is kept, so that the
-// others do not depend on that key.
+// If a key has a foreign value, the one call has written nothing, and each charge is settled
+// by itself.
 func (r *Redis) settle(ctx context.Context, t *transport.Transport, corrections []settlement) error {
 	if t.Sharded {
 		return errors.Join(r.settleEach(ctx, t, corrections)...)
 	}
 	reply, err := t.Send(ctx, r.settleCall(corrections))
-	if metBan(err) {
-		return errors.Join(settledEach(corrections, t.SendAll(ctx, each(corrections, r.settleKeptCall)))...)
+	if isForeign(err) && len(corrections) > 1 {
+		return errors.Join(r.settleEach(ctx, t, corrections)...)
 	}
 	if err == nil {
 		err = settled(corrections, reply)
@@ -89,28 +83,13 @@ func (r *Redis) settle(ctx context.Context, t *transport.Transport, corrections 
 	return err
 }
 
-// Ban implements [Limiter]. The Redis user needs permission for RENAME and PTTL.
-func (r *Redis) Ban(ctx context.Context, d time.Duration, checks ...Check) error {
-	length, err := banLength(d)
-	if err != nil {
-		return err
-	}
-	op := banByHand
-	if length == 0 {
-		op = liftBan
-	}
-	return r.change(ctx, checks, func(checks []Check, ps []step.Params) *transport.Call {
-		return r.bansCall(op, length, checks, ps)
-	})
-}
-
 // Reset implements [Limiter].
 func (r *Redis) Reset(ctx context.Context, checks ...Check) error {
 	return r.change(ctx, checks, func(checks []Check, ps []step.Params) *transport.Call {
 		args := []any{"del"}
 		for i := range checks {
 			c, p := &checks[i], &ps[i]
-			args = append(args, r.key(c, p), r.keptKey(c, p), r.banKey(c))
+			args = append(args, r.key(c, p))
 		}
 		return &transport.Call{Args: args, Keys: args[1:]}
 	})

@@ -14,8 +14,7 @@ import (
 // another call denies is given back in a second one.
 //
 // A check whose server did not answer has Err. Its outcome is unknown, so nothing of it
-// is ever given back. If only the answer about its ban is lost, it has Err too, and
-// Charged. The error is for when no server answered.
+// is ever given back. The error is for when no server answered.
 func (r *Redis) decideSharded(ctx context.Context, t *transport.Transport, charge bool, checks []Check, ps []step.Params) (Decision, error) {
 	d, err := r.askServers(ctx, t, charge, checks, ps)
 	if err == nil && charge && deniedForCertain(d) {
@@ -54,90 +53,47 @@ func partsOf(checks []Check, ps []step.Params) []part {
 	return all
 }
 
-// askServers decides the checks; behind the calls that do are those that look at
-// bans. The results of checks that were not answered have Err.
+// askServers decides the checks. The results of checks that were not answered have Err.
 func (r *Redis) askServers(ctx context.Context, t *transport.Transport, charge bool, checks []Check, ps []step.Params) (Decision, error) {
 	parts := partsOf(checks, ps)
-	calls := make([]*transport.Call, 0, 2*len(checks))
+	calls := make([]*transport.Call, len(parts))
 	for i := range parts {
-		calls = append(calls, r.takeCall(charge, parts[i].checks, parts[i].ps))
+		calls[i] = r.takeCall(charge, parts[i].checks, parts[i].ps)
 	}
-	look := lookAtBan
-	if charge {
-		look = healBan
-	}
-	for i := range checks {
-		if checks[i].bans() {
-			calls = append(calls, r.bansCall(look, 0, checks[i:i+1], nil))
-		}
-	}
-	responses := t.SendAll(ctx, calls)
-	bans := responses[len(parts):]
-	parts, responses = r.oneByOne(ctx, t, charge, parts, responses[:len(parts)])
-	t.Again(ctx, responses, func(i int) *transport.Call {
-		if !metBan(responses[i].Err) {
-			return nil
-		}
-		return r.sparedCall(charge, &parts[i])
-	})
+	parts, responses := r.oneByOne(ctx, t, charge, parts, t.SendAll(ctx, calls))
 	d := Decision{Allowed: true, Results: make([]Result, len(checks))}
-	errs := make([]error, len(checks))
+	var failed error
 	answered := false
 	for i, resp := range responses {
 		p := &parts[i]
 		var decided Decision
 		if resp.Err == nil {
-			decided, resp.Err = r.answer(p.checks, p.ps, resp.Numbers, charge)
+			decided, resp.Err = answers(p.checks, p.ps, resp.Numbers, charge)
 		}
 		for j, at := range p.at {
-			if errs[at] = redisError(resp.Err); resp.Err == nil {
-				answered = true
-				d.Results[at], errs[at] = decided.Results[j], decided.Results[j].Err
+			if err := redisError(r.foreign(&p.checks[j], &p.ps[j], resp.Err)); err != nil {
+				d.Results[at], failed = Result{Check: checks[at], Source: SourceRedis, Err: err}, err
+			} else {
+				d.Results[at], answered = decided.Results[j], true
 			}
+			d.Allowed = d.Allowed && !d.Results[at].Denies()
 		}
-	}
-	for i := range checks {
-		res := &d.Results[i]
-		if checks[i].bans() {
-			if errs[i] == nil {
-				until, err := banned(&bans[0])
-				if metBan(err) {
-					err = r.foreign(&checks[i], &ps[i], err)
-				}
-				errs[i] = redisError(err)
-				res.ban(until, res.At.UnixMicro()) // or as it was told already
-			}
-			bans = bans[1:]
-		}
-		if errs[i] != nil { // it may be charged, if only the answer about its ban is lost
-			*res = Result{Check: checks[i], Source: SourceRedis, Charged: res.Charged, trace: step.Trace{Charge: res.trace.Charge}, Err: errs[i]}
-		}
-		d.Allowed = d.Allowed && !res.Denies()
 	}
 	if !answered {
-		return Decision{}, errs[0]
+		return Decision{}, failed
 	}
 	t.Seen()
 	return d, nil
 }
 
-// sparedCall decides the checks of a part, and counts no denial: the second flush does.
-func (r *Redis) sparedCall(charge bool, p *part) *transport.Call {
-	spared := slices.Clone(p.checks)
-	for i := range spared {
-		spared[i].spared = true
-	}
-	return r.takeBansCall(charge, true, spared, p.ps)
-}
-
-// oneByOne sends the checks of those parts one by one that were certainly not decided
-// because their keys are on two servers, as while a slot moves.
+// oneByOne sends the checks of those parts one by one that were certainly not decided: their
+// keys are on two servers, as while a slot moves, or one of them has a foreign value.
 func (r *Redis) oneByOne(ctx context.Context, t *transport.Transport, charge bool, parts []part, responses []transport.Response) ([]part, []transport.Response) {
 	var decided, again []part
 	var got []transport.Response
 	var calls []*transport.Call
 	for i, p := range parts {
-		if len(p.checks) == 1 || !transport.Moved(responses[i].Err) {
+		if err := responses[i].Err; len(p.checks) == 1 || !transport.Moved(err) && !isForeign(err) {
 			decided, got = append(decided, p), append(got, responses[i])
 			continue
 		}
@@ -157,83 +113,37 @@ func deniedForCertain(d Decision) bool {
 	return slices.ContainsFunc(d.Results, func(res Result) bool { return res.Err == nil && res.Denies() })
 }
 
-// denied gives back what a denied request was charged, and counts its denials by
-// checks with a ban, in one flush. Charges that are certain to stand stay in the
-// results, for the caller to settle. Of one whose return has got no answer,
-// nothing more can be given back; if it still stands, that errs towards denying.
+// denied gives back what a denied request was charged. Charges that are certain to stand stay
+// in the results, for the caller to settle. Of one whose return has got no answer, nothing
+// more can be given back; if it still stands, that errs towards denying.
 func (r *Redis) denied(ctx context.Context, t *transport.Transport, results []Result) {
-	var charges []Charge
-	if r.timeToSettle(ctx) {
-		for i := range results {
-			charges = append(charges, Charge{Result: results[i]})
-		}
-	}
-	settled, corrections, _ := prepareSettle(charges, SourceRedis)
-	var counted []int
-	calls := each(corrections, r.settleCall)
-	for i := range results {
-		res := &results[i]
-		counts := res.Check.bans() && res.Err == nil && res.Denies() && res.BannedFor == 0 && res.counts(res.Check.banRule())
-		if counts && !slices.ContainsFunc(counted, func(j int) bool { return sameBan(&results[j].Check, &res.Check) }) {
-			counted = append(counted, i)
-			calls = append(calls, r.bansCall(countDenial, 0, []Check{res.Check}, nil))
-		}
-	}
-	if len(calls) == 0 {
+	if !r.timeToSettle(ctx) {
 		return
 	}
-	responses := t.SendAll(ctx, calls)
-	t.Again(ctx, responses[:len(corrections)], r.orKept(corrections, responses))
-	settledEach(corrections, responses)
+	charges := make([]Charge, len(results))
+	for i := range results {
+		charges[i].Result = results[i]
+	}
+	settled, corrections, _ := prepareSettle(charges, SourceRedis)
+	if len(corrections) == 0 {
+		return
+	}
+	r.settleEach(ctx, t, corrections)
 	for i := range settled {
 		settled[i].Err = results[i].Err
 	}
 	copy(results, settled)
-	for i, resp := range responses[len(corrections):] {
-		if until, err := banned(&resp); err == nil {
-			for j := range results { // all that the request was denied by
-				if res := &results[j]; res.Denies() && res.Check.bans() && sameBan(&res.Check, &results[counted[i]].Check) {
-					res.ban(until, res.At.UnixMicro())
-					until = max(until, -until) // it began once
-				}
-			}
-		}
-	}
 }
 
 // settleEach corrects each charge in a call of its own.
 func (r *Redis) settleEach(ctx context.Context, t *transport.Transport, corrections []settlement) []error {
-	responses := t.SendAll(ctx, each(corrections, r.settleCall))
-	t.Again(ctx, responses, r.orKept(corrections, responses))
-	return settledEach(corrections, responses)
-}
-
-// orKept returns what to send for a correction whose key has met a ban by hand.
-func (r *Redis) orKept(corrections []settlement, responses []transport.Response) func(i int) *transport.Call {
-	return func(i int) *transport.Call {
-		if !metBan(responses[i].Err) {
-			return nil
-		}
-		return r.settleKeptCall(corrections[i : i+1])
-	}
-}
-
-// each makes a call for each correction.
-func each(corrections []settlement, settleCall func([]settlement) *transport.Call) []*transport.Call {
-	calls := make([]*transport.Call, len(corrections))
+	calls, errs := make([]*transport.Call, len(corrections)), make([]error, len(corrections))
 	for i := range corrections {
-		calls[i] = settleCall(corrections[i : i+1])
+		calls[i] = r.settleCall(corrections[i : i+1])
 	}
-	return calls
-}
-
-// settledEach turns the responses to calls for each into what the corrections'
-// results are now.
-func settledEach(corrections []settlement, responses []transport.Response) []error {
-	errs := make([]error, len(corrections))
-	for i := range corrections {
-		if errs[i] = responses[i].Err; errs[i] == nil {
-			errs[i] = settled(corrections[i:i+1], responses[i].Numbers)
+	for i, resp := range t.SendAll(ctx, calls) {
+		if errs[i] = resp.Err; errs[i] == nil {
+			errs[i] = settled(corrections[i:i+1], resp.Numbers)
 		}
 		if errs[i] != nil {
 			corrections[i].failed(errs[i])

@@ -2,7 +2,6 @@ package algorithms
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -10,78 +9,37 @@ import (
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// foreign says at which keys of a check such a value is.
+// foreign says at which key of a check such a value is.
 func (r *Redis) foreign(c *Check, p *step.Params, err error) error {
-	return fmt.Errorf("foreign value at key %s or at that of its ban; Reset deletes both: %w", r.key(c, p), err)
+	if !isForeign(err) {
+		return err
+	}
+	return fmt.Errorf("foreign value at key %s; Reset deletes it: %w: %w", r.key(c, p), transport.ErrForeign, err)
 }
 
-// answer turns a reply into a decision. If it leaves all checks undecided, that is
-// an error.
-func (r *Redis) answer(checks []Check, ps []step.Params, reply []int64, charge bool) (Decision, error) {
-	d, err := answers(checks, ps, reply, charge)
-	decided := false
-	for i := range d.Results {
-		res := &d.Results[i]
-		if res.Err == nil {
-			decided = true
-			continue
-		}
-		err = r.foreign(&checks[i], &ps[i], res.Err)
-		res.Err = redisError(err)
-	}
-	if decided {
-		return d, nil
-	}
-	return Decision{}, err
-}
-
-// answers turns what [script.ParseReply] returns into a decision. Of take_bans.lua
-// there are more numbers: when the bans end, of those checks that have one or, where
-// a check has met a ban by hand or a foreign value, of all. Checks with a foreign
-// value have transport.ErrForeign.
+// answers turns what [script.ParseReply] returns into a decision.
 func answers(checks []Check, ps []step.Params, reply []int64, charge bool) (Decision, error) {
-	numbers, met := 1+4*len(checks), len(reply) == 1+5*len(checks)
-	if met {
-		numbers = len(reply)
-	} else if len(reply) > numbers {
-		numbers += bansOf(checks)
-	}
-	if err := checkReply(reply, numbers, 1+4*len(checks), len(checks)); err != nil {
+	if err := checkReply(reply, 1+4*len(checks), len(checks)); err != nil {
 		return Decision{}, err
 	}
-	bans := reply[1+4*len(checks):]
 	now := reply[0]
-	d := Decision{Allowed: !slices.ContainsFunc(bans, func(until int64) bool { return max(until, -until) > now }), Results: make([]Result, len(checks))}
+	d := Decision{Allowed: true, Results: make([]Result, len(checks))}
 	for i := range checks {
 		res := &d.Results[i]
 		res.Check, res.Source, res.HasRoom, res.At = checks[i], SourceRedis, reply[1+4*i] == 1, time.UnixMicro(now)
-		if met && reply[1+4*i] == 2 {
-			res.Err = transport.ErrForeign
-		}
-		d.Allowed = d.Allowed && (res.Err != nil || !res.Denies())
+		d.Allowed = d.Allowed && !res.Denies()
 	}
-	charge = charge && d.Allowed
 	for i := range checks {
 		p, res := &ps[i], &d.Results[i]
-		if res.Err == nil {
-			current := stateOf(p, reply[2+4*i:], now)
-			charged, where, ok := p.Take(current, now)
-			if ok != res.HasRoom {
-				return Decision{}, fmt.Errorf("%w: key %d has %v at %d, and room is %v", transport.ErrReply, i, reply[2+4*i:5+4*i], now, res.HasRoom)
-			}
-			if charge && res.HasRoom {
-				res.Charged = p.Cost
-			}
-			res.fill(p, current, charged, where, now)
+		current := stateOf(p, reply[2+4*i:], now)
+		charged, where, ok := p.Take(current, now)
+		if ok != res.HasRoom {
+			return Decision{}, fmt.Errorf("%w: key %d has %v at %d, and room is %v", transport.ErrReply, i, reply[2+4*i:5+4*i], now, res.HasRoom)
 		}
-		if len(bans) > 0 && (met || checks[i].bans()) {
-			res.ban(bans[0], now)
-			bans = bans[1:]
+		if charge && d.Allowed && res.HasRoom {
+			res.Charged = p.Cost
 		}
-		if res.BannedFor > 0 {
-			res.Err = nil // denied, whatever is at its key
-		}
-		d.Allowed = d.Allowed && !res.Denies()
+		res.fill(p, current, charged, where, now)
 	}
 	return d, nil
 }
@@ -98,10 +56,9 @@ func (r *Result) fill(p *step.Params, current, charged step.State, where step.Pl
 	r.state(p, &s, &a)
 }
 
-// metBan reports whether a script has met, in the place of a state, a ban by hand or
-// a foreign value; see internal/script/take_bans.lua. It has written nothing then if
-// it decides.
-func metBan(err error) bool {
+// isForeign reports whether a script has met a foreign value in the place of a state. It has
+// written nothing then.
+func isForeign(err error) bool {
 	if err == nil || !transport.Answered(err) {
 		return false
 	}
@@ -109,31 +66,10 @@ func metBan(err error) bool {
 	return strings.Contains(text, "no state of a limit at key") || strings.Contains(text, "WRONGTYPE") || strings.Contains(text, "perform arithmetic")
 }
 
-// bansOf is how many of the checks have a ban.
-func bansOf(checks []Check) (n int) {
-	for i := range checks {
-		if checks[i].bans() {
-			n++
-		}
-	}
-	return n
-}
-
-// banned turns a reply of bans.lua about one ban into when it ends.
-func banned(r *transport.Response) (until int64, err error) {
-	if r.Err != nil {
-		return 0, r.Err
-	}
-	if err := checkReply(r.Numbers, 2, 1, 1); err != nil {
-		return 0, err
-	}
-	return r.Numbers[1], nil
-}
-
 // settled turns the reply of settle.lua into what the corrections' results
 // are now.
 func settled(corrections []settlement, reply []int64) error {
-	if err := checkReply(reply, 1+3*len(corrections), 1+3*len(corrections), len(corrections)); err != nil {
+	if err := checkReply(reply, 1+3*len(corrections), len(corrections)); err != nil {
 		return err
 	}
 	for i := range corrections {
@@ -147,19 +83,19 @@ func settled(corrections []settlement, reply []int64) error {
 // result has the lower of both costs, so that settling it again refunds no unit twice.
 func (c *settlement) failed(err error) {
 	c.result.Err = redisError(err)
-	if c.Delta < 0 && !c.Held && !transport.NotExecuted(err) && !metBan(err) {
+	if c.Delta < 0 && !c.Held && !transport.NotExecuted(err) && !isForeign(err) {
 		c.result.setCharged(c.Units + c.Delta)
 	}
 }
 
-// checkReply reports whether a script can have answered so: so many numbers for
-// n keys, the clock first, and none of the first ones negative.
-func checkReply(reply []int64, numbers, positive, n int) error {
+// checkReply reports whether a script can have answered so: so many numbers for n keys, the
+// clock first, and none negative.
+func checkReply(reply []int64, numbers, n int) error {
 	if len(reply) != numbers {
 		return fmt.Errorf("%w: %d numbers for %d keys, want %d", transport.ErrReply, len(reply), n, numbers)
 	}
 	for i, number := range reply {
-		if number < 0 && i < positive || max(number, -number) >= step.MaxExact {
+		if number < 0 || number >= step.MaxExact {
 			return fmt.Errorf("%w: %d as number %d; want 0 to 2^53", transport.ErrReply, number, i)
 		}
 	}

@@ -27,8 +27,5 @@ func init() {
 	}
 	*script.Joint = *transport.NewScript(text("common.lua", "joint.lua"), nil)
 	*script.Take = *transport.NewScript(text("common.lua", "take.lua"), script.ParseReply).JoinedBy(script.Joint)
-	*script.TakeBans = *transport.NewScript(text("take_bans.lua"), script.ParseReply)
-	*script.Bans = *transport.NewScript(text("bans.lua"), nil)
 	*script.Settle = *transport.NewScript(text("common.lua", "settle.lua"), nil)
-	*script.SettleKept = *transport.NewScript(text("settle_kept.lua"), nil)
 }

@@ -98,10 +98,6 @@ func (c *Charge) invalid() error {
 // answer updates the result from the state of its key after the correction.
 func (c *settlement) answer(s step.State, now int64) {
 	r := c.result
-	bannedUntil := r.At.Add(r.BannedFor).UnixMicro()
-	if r.BanBegan {
-		bannedUntil = -bannedUntil
-	}
 	r.setCharged(c.Units + c.Delta)
 	r.At, r.Err = time.UnixMicro(now), nil
 	if r.known = !c.Summary; r.known {
@@ -121,9 +117,5 @@ func (c *settlement) answer(s step.State, now int64) {
 	r.Remaining, r.ResetAfter = a.Remaining, a.ResetAfter
 	if c.Queue {
 		r.Delay = max(a.Delay, 0)
-	}
-	if r.BannedFor > 0 { // the check had room and was charged, where keys are sharded
-		r.RetryAfter = 0
-		r.ban(bannedUntil, now)
 	}
 }

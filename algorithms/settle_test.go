@@ -34,8 +34,7 @@ func settleAll(ctx context.Context, l Limiter, cost int64, charged ...Result) er
 
 func perDay(rate int64) Limit { return Limit{Rate: rate, Period: 24 * time.Hour} }
 
-// One of several charges may be on a key that is banned by hand, or that somebody
-// else has written. The others are settled all the same, and each only once,
+// One of several charges may be on a key that somebody else has written. The others are settled all the same, and each only once,
 // however often it is tried.
 func TestSettlingWhereOneKeyIsInTheWay(t *testing.T) {
 	ctx := t.Context()
@@ -57,10 +56,6 @@ func TestSettlingWhereOneKeyIsInTheWay(t *testing.T) {
 			begin, end func() error
 			failed     bool
 		}{
-			"a ban by hand": {
-				begin: func() error { return b.limiter.Ban(ctx, time.Minute, checks[at]) },
-				end:   func() error { return b.limiter.Ban(ctx, 0, checks[at]) },
-			},
 			"a foreign key": {
 				begin: func() error {
 					return client.Rename(ctx, keyOf("test", checks[at]), "elsewhere").Err()

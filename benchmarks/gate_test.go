@@ -134,10 +134,6 @@ func (l uncached) Settle(ctx context.Context, charges ...algorithms.Charge) ([]a
 	return l.redis().Settle(ctx, charges...)
 }
 
-func (l uncached) Ban(ctx context.Context, d time.Duration, checks ...algorithms.Check) error {
-	return l.redis().Ban(ctx, d, checks...)
-}
-
 func (l uncached) Reset(ctx context.Context, checks ...algorithms.Check) error {
 	return l.redis().Reset(ctx, checks...)
 }

@@ -13,29 +13,17 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// An answer that the store gave before a key was banned, lifted or reset, and that
+// An answer that the store gave before a key was reset or settled, and that
 // arrives afterwards, changes nothing that an outage would go by.
 func TestLateAnswersAreNotFollowed(t *testing.T) {
 	c := check("r", 5, Local)
 	for name, scene := range map[string]struct {
-		before, change func(l algorithms.Limiter) error
-		banned         bool
-		left           int64
+		change func(l algorithms.Limiter) error
+		left   int64
 	}{
-		"a ban that is lifted": {
-			func(l algorithms.Limiter) error { return l.Ban(t.Context(), time.Hour, c) },
-			func(l algorithms.Limiter) error { return l.Ban(t.Context(), 0, c) }, false, 4},
-		"a ban that is reset": {
-			func(l algorithms.Limiter) error { return l.Ban(t.Context(), time.Hour, c) },
-			func(l algorithms.Limiter) error { return l.Reset(t.Context(), c) }, false, 4},
-		"a key that is banned": {
-			func(algorithms.Limiter) error { return nil },
-			func(l algorithms.Limiter) error { return l.Ban(t.Context(), time.Hour, c) }, true, 0},
 		"a count that is reset": {
-			func(algorithms.Limiter) error { return nil },
-			func(l algorithms.Limiter) error { return l.Reset(t.Context(), c) }, false, 4},
+			func(l algorithms.Limiter) error { return l.Reset(t.Context(), c) }, 4},
 		"a count that is settled meanwhile": {
-			func(algorithms.Limiter) error { return nil },
 			func(l algorithms.Limiter) error {
 				d, err := l.Peek(t.Context(), c)
 				if err != nil {
@@ -43,14 +31,11 @@ func TestLateAnswersAreNotFollowed(t *testing.T) {
 				}
 				d.Results[0].Charged, d.Results[0].Source = 1, algorithms.SourceRedis // of another request
 				return settleAll(t.Context(), l, 0, d.Results...)
-			}, false, 3},
+			}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &distant{back: 10 * time.Millisecond}
 			bubble(t, s, func(t *testing.T, g *Guard) {
-				if err := scene.before(g); err != nil {
-					t.Fatal(err)
-				}
 				var late sync.WaitGroup
 				late.Go(func() { taken(t, g, c) })
 				time.Sleep(5 * time.Millisecond)
@@ -60,8 +45,8 @@ func TestLateAnswersAreNotFollowed(t *testing.T) {
 				late.Wait()
 				s.away.Store(&errAway)
 				r := taken(t, g, c).Results[0]
-				if r.Source != algorithms.SourceFallback || r.BannedFor > 0 != scene.banned || r.BannedFor == 0 && r.Remaining != scene.left {
-					t.Errorf("in an outage: %+v; want banned %v, %d left", r, scene.banned, scene.left)
+				if r.Source != algorithms.SourceFallback || r.Remaining != scene.left {
+					t.Errorf("in an outage: %+v; want %d left", r, scene.left)
 				}
 			})
 		})

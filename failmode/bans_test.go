@@ -2,7 +2,6 @@ package failmode
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,242 +9,132 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// login is banned at its second denial, for a quarter of an hour.
-func login(mode Mode) algorithms.Check {
-	return algorithms.Check{Rule: "login", Key: "k", Limit: algorithms.PerMinute(5), Cost: 1, Fail: mode,
-		Ban: algorithms.Ban{After: 2, For: 15 * time.Minute}}
+// ban is what a Middleware counts a ban by; a look at it, and a check that begins one of an
+// hour.
+func ban(mode Mode) (look, begins algorithms.Check) {
+	look = algorithms.Check{Rule: "r~ban", Key: "k", Look: true, Fail: mode, Limit: algorithms.Limit{Rate: 1, Period: time.Second, Burst: 1, Algorithm: algorithms.TokenBucket}}
+	begins = look
+	begins.Look, begins.Limit.Burst, begins.Cost = false, 3600, 3600
+	lent.Check(&begins).Exactly()
+	return look, begins
 }
 
-// begin has a key banned through a Guard.
-func begin(t *testing.T, l algorithms.Limiter, c algorithms.Check) {
-	t.Helper()
-	for range c.Limit.Rate + c.Ban.After {
-		taken(t, l, c)
-	}
-	if d := taken(t, l, c); d.Results[0].BannedFor == 0 {
-		t.Fatalf("not banned: %+v", d)
-	}
-}
-
-// A ban that a process knows of survives an outage there, in every mode, and ends
-// when it would have ended.
-func TestABanSurvivesAnOutage(t *testing.T) {
+// A look that the store has denied stays denied in an outage, in every mode, until the units
+// are free: by what is remembered of the denial and, where that made way for others, by the
+// local memory.
+func TestALookSurvivesAnOutage(t *testing.T) {
 	for _, mode := range []Mode{Local, Open, Closed} {
-		t.Run(mode.String(), func(t *testing.T) {
+		for _, remembered := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
 				s := new(distant)
 				f := guarding(t, s)
 				f.Instances = 4
-				c := login(mode)
-				begin(t, f, c)
+				look, begins := ban(mode)
+				other := check("r", 5, mode)
+				taken(t, f, begins)
+				taken(t, f, other, look)
+				if !remembered {
+					f.denied.Forget(&look)
+				}
 				s.away.Store(&errAway)
-				time.Sleep(10 * time.Minute)
-				other := c
-				other.Limit, other.Cost = algorithms.PerHour(1000), 2 // as after a SetRules
-				for _, c := range []algorithms.Check{c, other} {
-					d := taken(t, f, c)
-					if r := d.Results[0]; d.Allowed || r.BannedFor == 0 || r.Source != algorithms.SourceFallback || r.RetryAfter != 5*time.Minute || r.Check.Ban != c.Ban {
-						t.Errorf("in an outage: %+v", r)
-					}
+				time.Sleep(50 * time.Minute)
+				d := taken(t, f, other, look)
+				if r := d.Results[1]; d.Allowed || r.HasRoom || r.RetryAfter != 10*time.Minute || r.Source == algorithms.SourceFailClosed {
+					t.Errorf("%s, remembered %v: %+v", mode, remembered, d)
 				}
-				shadow := c
-				shadow.Shadow = true
-				if r := taken(t, f, shadow).Results[0]; r.BannedFor > 0 {
-					t.Errorf("a shadow check: %+v", r)
-				}
-				if !(opened{}).KnownOver(f, &c) {
+				if !(opened{}).KnownOver(f, &look) {
 					t.Error("not known to be over")
 				}
-				time.Sleep(5 * time.Minute)
-				if d := taken(t, f, c); d.Allowed != (mode != Closed) || d.Results[0].BannedFor > 0 {
-					t.Errorf("when it has ended: %+v", d)
+				time.Sleep(10 * time.Minute)
+				if d := taken(t, f, other, look); d.Allowed != (mode != Closed) {
+					t.Errorf("%s, when it has ended: %+v", mode, d)
 				}
 			})
-		})
+		}
 	}
 }
 
-// The denial that begins a ban may leave another window of the rule with room. That one
-// does not lift the ban here.
-func TestABanOfOneWindowSurvivesAnOutage(t *testing.T) {
-	minute, hour := login(Open), login(Open)
-	minute.Limit, hour.Limit = algorithms.PerMinute(1), algorithms.PerHour(100)
-	for _, checks := range [][]algorithms.Check{{minute, hour}, {hour, minute}} {
-		synctest.Test(t, func(t *testing.T) {
-			s, f := new(algorithms.Memory), guarding(t, new(distant))
-			f.ready()
-			for range 3 {
-				d := taken(t, s, checks...)
-				for i := range d.Results {
-					d.Results[i].Source = algorithms.SourceRedis
-				}
-				f.follow(f.resets.Load(), d.Results)
-			}
-			for i := range checks {
-				if r, known := f.knownDenial(&checks[i]); !known || r.BannedFor == 0 {
-					t.Errorf("%s: not known to be banned: %+v", checks[i].Limit, r)
-				}
-			}
-		})
-	}
-}
-
-// What a process denies while nobody counts for all is no reason to ban.
-func TestDenialsInAnOutageDoNotCount(t *testing.T) {
-	for _, mode := range []Mode{Local, Closed} {
-		synctest.Test(t, func(t *testing.T) {
-			s := new(distant)
-			f := guarding(t, s)
-			c := login(mode)
-			s.away.Store(&errAway)
-			for range 20 {
-				if d := taken(t, f, c); d.Results[0].BannedFor > 0 || d.Results[0].Check.Ban != c.Ban {
-					t.Errorf("%s: %+v", mode, d)
-				}
-			}
-			s.away.Store(nil)
-			for range 6 {
-				if d := taken(t, f, c); d.Results[0].BannedFor > 0 {
-					t.Errorf("%s, afterwards: %+v", mode, d)
-				}
-			}
-		})
-	}
-}
-
-// Whoever lifts a ban lifts it in all processes that ask again, which they do once
-// a second.
-func TestABanThatAnotherProcessLifts(t *testing.T) {
+// What another process lifts is lifted here at the next look that the store answers, also for
+// an outage afterwards.
+func TestALookThatAnotherProcessLifts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(distant)
 		f := guarding(t, s)
-		c := login(Open)
-		begin(t, f, c)
-		if err := s.Reset(t.Context(), c); err != nil { // another process
+		look, begins := ban(Open)
+		taken(t, f, begins)
+		taken(t, f, look)
+		asked := s.asked.Load()
+		for range 100 {
+			if d := taken(t, f, look); d.Allowed || d.Results[0].Source != algorithms.SourceDenyCache {
+				t.Fatalf("%+v", d)
+			}
+		}
+		if n := s.asked.Load(); n != asked {
+			t.Errorf("asked %d times within a second", n-asked)
+		}
+		if err := s.Memory.Reset(t.Context(), look); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if d := taken(t, f, c); !d.Allowed {
+		if d := taken(t, f, look); !d.Allowed {
 			t.Errorf("%+v", d)
 		}
 		s.away.Store(&errAway)
-		if d := taken(t, f, c); !d.Allowed || d.Results[0].BannedFor > 0 {
+		if d := taken(t, f, look); !d.Allowed {
 			t.Errorf("in an outage afterwards: %+v", d)
 		}
 	})
 }
 
-// What a ban leaves of a limit is no count: nothing is used up here by following it.
-func TestABanIsNoCharge(t *testing.T) {
-	s := new(distant)
-	f := guarding(t, s)
-	c := login(Local)
-	if err := f.Ban(t.Context(), time.Hour, c); err != nil {
-		t.Fatal(err)
-	}
-	taken(t, f, c)
-	if err := f.Ban(t.Context(), 0, c); err != nil {
-		t.Fatal(err)
-	}
-	s.away.Store(&errAway)
-	if d := taken(t, f, c); !d.Allowed || d.Results[0].Remaining != 4 {
-		t.Errorf("%+v", d)
-	}
+// What the store counts or nobody does has no other answer than the store's.
+func TestWhatOnlyTheStoreCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, mode := range []Mode{Local, Open, Closed} {
+			s := new(distant)
+			f := guarding(t, s)
+			c := check("r~strikes", 1, mode)
+			lent.Check(&c).Exactly()
+			taken(t, f, c)
+			for range 3 { // a denial is not repeated from memory
+				if d := taken(t, f, c); d.Allowed || d.Results[0].Source != algorithms.SourceRedis {
+					t.Errorf("%s: %+v", mode, d)
+				}
+			}
+			if n := s.asked.Load(); n != 4 {
+				t.Errorf("%s: asked %d times", mode, n)
+			}
+			s.away.Store(&errAway)
+			for range 20 {
+				if d, err := f.Take(t.Context(), c); err == nil || d.Allowed {
+					t.Fatalf("%s: Take in an outage: %+v, %v", mode, d, err)
+				}
+				if d, err := f.Peek(t.Context(), c); err == nil || d.Allowed {
+					t.Fatalf("%s: Peek in an outage: %+v, %v", mode, d, err)
+				}
+			}
+		}
+	})
 }
 
-// A ban that finds no room in this process holds in the store.
-func TestABanWithoutRoomHere(t *testing.T) {
-	s := new(distant)
-	f := guarding(t, s)
-	f.local.MaxKeys = 1
-	for i := range 10_000 {
-		c := login(Local)
-		c.Key = fmt.Sprint(i)
-		_ = f.local.Ban(t.Context(), time.Hour, c)
-	}
-	for i := range 100 {
-		c := login(Local)
-		c.Key = fmt.Sprint("another-", i)
-		if err := f.Ban(t.Context(), time.Hour, c); err != nil {
-			t.Fatal(err)
-		}
-		if d := taken(t, f, c); d.Results[0].BannedFor == 0 {
-			t.Fatalf("%+v", d)
-		}
-	}
-}
-
-// Ban and Reset reach the store and this process; the store only while its circuit
-// is closed.
-func TestCircuitsBansWhatItCan(t *testing.T) {
+// Reset reaches the store and this process; the store only while its circuit is closed.
+func TestCircuitsResetWhatTheyCan(t *testing.T) {
 	circuits(t, func(t *testing.T, g *Guard, n *nodes, _ *logbook) {
-		banned := func(l algorithms.Limiter, shard int) bool {
+		used := func(l algorithms.Limiter, shard int) bool {
 			t.Helper()
 			d, err := l.Peek(t.Context(), on(shard))
 			if err != nil {
 				t.Fatal(err)
 			}
-			return d.Results[0].BannedFor > 0
+			return d.Results[0].Remaining < d.Results[0].Check.Limit.Quota() // or of the share
 		}
-		if err := g.Ban(t.Context(), time.Hour, on(0), on(1)); err != nil || !banned(n, 0) || !banned(n, 1) {
-			t.Errorf("%v; banned in the store: %v, %v", err, banned(n, 0), banned(n, 1))
-		}
-		if err := g.Ban(t.Context(), 0, on(0), on(1)); err != nil || banned(n, 0) || banned(n, 1) {
-			t.Errorf("%v; still banned in the store: %v, %v", err, banned(n, 0), banned(n, 1))
+		taken(t, g, on(0), on(1))
+		if !used(n, 0) || !used(n, 1) {
+			t.Fatal("not used")
 		}
 		n.set(1, errAway, 0)
 		askFor(g, 5, on(1))
-		if err := g.Ban(t.Context(), time.Hour, on(0), on(1)); !errors.Is(err, ErrOpen) || !banned(n, 0) || banned(n, 1) {
-			t.Errorf("%v; banned in the store: %v, %v", err, banned(n, 0), banned(n, 1))
-		}
-		if !banned(&g.local, 1) || !banned(g, 1) {
-			t.Error("not banned in this process")
-		}
-		if d, err := g.Take(t.Context(), on(1)); err != nil || d.Allowed || d.Results[0].BannedFor == 0 {
-			t.Errorf("%+v, %v", d, err)
-		}
-		if err := g.Reset(t.Context(), on(1)); !errors.Is(err, ErrOpen) || banned(g, 1) {
-			t.Errorf("reset: %v; banned: %v", err, banned(g, 1))
+		if err := g.Reset(t.Context(), on(0), on(1)); !errors.Is(err, ErrOpen) || used(n, 0) || !used(n, 1) || used(&g.local, 1) {
+			t.Errorf("%v; used in the store: %v, %v; here: %v", err, used(n, 0), used(n, 1), used(&g.local, 1))
 		}
 	})
-}
-
-// In an outage as without one, a rule's own ban binds the checks that have a Ban,
-// and one by hand all of them, whichever of them the process was told of.
-func TestWhomABanBindsInAnOutage(t *testing.T) {
-	for _, by := range []string{"a rule", "hand"} {
-		for _, told := range []string{"with a ban", "without", "both"} {
-			t.Run(by+", told to one "+told, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := new(distant)
-					f := guarding(t, s)
-					with := login(Local)
-					without := with
-					without.Ban = algorithms.Ban{}
-					if by == "a rule" {
-						begin(t, s, with)
-					} else if err := s.Memory.Ban(t.Context(), time.Hour, with); err != nil { // through another process
-						t.Fatal(err)
-					}
-					time.Sleep(2 * time.Minute) // the limit has room again
-					if told != "without" {
-						taken(t, f, with)
-					}
-					if told != "with a ban" {
-						taken(t, f, without)
-					}
-					s.away.Store(&errAway)
-					for range 2 {
-						if known := by == "hand" || told != "without"; taken(t, f, with).Results[0].BannedFor > 0 != known {
-							t.Errorf("a check with a ban: banned is %v", !known)
-						}
-						if known := by == "hand" && told != "with a ban"; taken(t, f, without).Results[0].BannedFor > 0 != known {
-							t.Errorf("a check without a ban: banned is %v", !known)
-						}
-						time.Sleep(2 * time.Second)
-					}
-				})
-			})
-		}
-	}
 }

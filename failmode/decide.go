@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/memory"
 	"github.com/seed75154129/ratelimit/internal/monitor"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
@@ -58,21 +57,10 @@ func (g *Guard) route(ctx context.Context, charge bool, checks []algorithms.Chec
 // send has the store decide checks and, if charge, charge them. It decides here what
 // the store did not.
 func (g *Guard) send(ctx context.Context, charge bool, checks []algorithms.Check, circuits []*monitor.Circuit) (algorithms.Decision, error) {
-	begun := time.Now()
-	var d algorithms.Decision
-	var err error
-	within, cancel := g.store.Within(ctx)
-	defer cancel()
-	if charge {
-		d, err = g.Limiter.Take(within, checks...)
-	} else {
-		d, err = g.Limiter.Peek(within, checks...)
+	d, results, err := g.call(ctx, charge, checks, circuits)
+	if err != nil {
+		return algorithms.Decision{}, err
 	}
-	if errors.Is(err, algorithms.ErrInvalidCheck) || !charge && errors.Is(err, errors.ErrUnsupported) {
-		return algorithms.Decision{}, err // the caller's mistake, not a failure of the store
-	}
-	results, err := resultsOf(d, err, checks)
-	g.monitor.Report(ctx, begun, circuits, results, err)
 	if !slices.ContainsFunc(results, func(r algorithms.Result) bool { return r.Err != nil }) {
 		if !d.Allowed {
 			g.refundStore(ctx, results) // charges that the store had no time to refund
@@ -85,21 +73,54 @@ func (g *Guard) send(ctx context.Context, charge bool, checks []algorithms.Check
 		denied = denied || results[i].Err == nil && results[i].Denies()
 	}
 	g.inFlight.lost(results)
-	undecided := pick(results, lost)
-	here, err := g.decideFallback(ctx, charge && !denied, slices.Clone(undecided))
+	here, err := g.decideFallback(ctx, charge && !denied, pick(results, lost))
 	if err != nil {
 		return algorithms.Decision{}, err
 	}
 	setAt(results, lost, here.Results)
 	d = algorithms.Decision{Allowed: here.Allowed && !denied, Results: results}
 	if !d.Allowed {
-		for i := range undecided { // charged all the same, if only the answer about a ban is lost
-			undecided[i].Err = nil
-		}
-		g.refundStore(ctx, undecided)
 		g.refundStore(ctx, results)
 	}
 	return d, nil
+}
+
+// call has the store decide checks, and tells the breaker. An error is the caller's mistake,
+// not a failure of the store.
+func (g *Guard) call(ctx context.Context, charge bool, checks []algorithms.Check, circuits []*monitor.Circuit) (d algorithms.Decision, results []algorithms.Result, err error) {
+	begun := time.Now()
+	within, cancel := g.store.Within(ctx)
+	defer cancel()
+	if charge {
+		d, err = g.Limiter.Take(within, checks...)
+	} else {
+		d, err = g.Limiter.Peek(within, checks...)
+	}
+	if errors.Is(err, algorithms.ErrInvalidCheck) || !charge && errors.Is(err, errors.ErrUnsupported) {
+		return d, nil, err
+	}
+	results, err = resultsOf(d, err, checks)
+	g.monitor.Report(ctx, begun, circuits, results, err)
+	return d, results, nil
+}
+
+// askStore decides checks that the store counts or nobody does: an error in place of an answer
+// of the store.
+func (g *Guard) askStore(ctx context.Context, charge bool, checks []algorithms.Check) (algorithms.Decision, error) {
+	circuits := make([]*monitor.Circuit, len(checks))
+	for i := range checks {
+		if circuits[i] = g.monitor.Circuit(g.store.Shard(&checks[i])); circuits[i].IsOpen() {
+			return algorithms.Decision{}, ErrOpen
+		}
+	}
+	d, results, err := g.call(ctx, charge, checks, circuits)
+	for i := range results {
+		err = errors.Join(err, results[i].Err)
+	}
+	if err != nil || !d.Allowed {
+		g.refundStore(ctx, results)
+	}
+	return d, err
 }
 
 // retryClosed is the RetryAfter of a check that fails closed. When the store will be
@@ -136,7 +157,6 @@ func (g *Guard) decideFallback(ctx context.Context, charge bool, results []algor
 	checks := make([]algorithms.Check, len(counted))
 	for j, i := range counted {
 		checks[j] = g.shareOfCheck(results[i].Check)
-		checks[j].Ban = algorithms.Ban{} // a denial here does not count; bans that are known apply all the same
 	}
 	take := g.local.Peek
 	if charge && d.Allowed {
@@ -149,22 +169,23 @@ func (g *Guard) decideFallback(ctx context.Context, charge bool, results []algor
 	d.Allowed = d.Allowed && local.Allowed
 	for j := range local.Results {
 		local.Results[j].Source = algorithms.SourceFallback
-		local.Results[j].Check.Ban = results[counted[j]].Check.Ban
 	}
 	setAt(results, counted, local.Results)
 	return d, nil
 }
 
-// knownDenial returns a check's denial by a ban that is known, or the store's last
-// denial until the check would have fit: a denied client stays denied in an outage.
+// knownDenial returns the store's last denial of a check, until the check would have fit: a
+// denied client stays denied in an outage. Of a look, the local memory knows it, too.
 func (g *Guard) knownDenial(c *algorithms.Check) (algorithms.Result, bool) {
-	var n memory.Count
-	if lent.Check(c).Count(&n) && lent.Memory(&g.local).Banned(&n) {
-		d, _ := g.local.Peek(context.Background(), *c)
-		d.Results[0].Source = algorithms.SourceFallback
-		return d.Results[0], true
+	if r, known := g.denied.Find(c); known || !c.Look || c.Shadow {
+		return r, known
 	}
-	return g.denied.Find(c)
+	d, err := g.local.Peek(context.Background(), *c)
+	if err != nil || d.Allowed {
+		return algorithms.Result{}, false
+	}
+	d.Results[0].Source = algorithms.SourceFallback
+	return d.Results[0], true
 }
 
 // outage reports whether the store is to blame for an error, as far as the monitor knows.

@@ -52,12 +52,8 @@ package failmode
 // table of known denials decides that. Local counting cannot, because only the store knows
 // the weight of a sliding window's last count.
 //
-// A ban is followed, and ends here as soon as the store decides that the key is not
-// banned. A denial in an outage begins no ban. The store does not say whether a ban is by
-// hand. A check without a Ban that was told of one takes it for a ban by hand, which binds
-// all checks of the rule and key. A check with a Ban takes it for the rule's own. So in an
-// outage, a process admits checks without a Ban although their key is banned by hand, if
-// it was told of that ban by checks with a Ban only.
+// A look that the store denied is in both, since a ban has to hold. One that has room ends
+// both. What a Middleware counts of strikes has no answer but the store's.
 //
 // # Work in the background
 //

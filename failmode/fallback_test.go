@@ -194,8 +194,6 @@ func TestOnlyWhatIsStillChargedIsRefunded(t *testing.T) {
 		"the store has refunded it":             {[2]int64{0, 0}, errAway, Closed, time.Second / 2, 0},
 		"the other check is not decided":        {[2]int64{1, 0}, errAway, Closed, time.Second / 2, 1},
 		"the store had no time to refund it":    {[2]int64{1, 0}, nil, Closed, time.Second / 2, 1},
-		"charged without knowledge of bans":     {[2]int64{1, 1}, errAway, Closed, time.Second / 2, 2},
-		"charged without knowledge, passed":     {[2]int64{1, 1}, errAway, Open, time.Second / 2, 0},
 		"the store does not answer to a refund": {[2]int64{1, 0}, errAway, Closed, time.Hour, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

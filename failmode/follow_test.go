@@ -22,7 +22,7 @@ func peekOne(t *testing.T, m *algorithms.Memory, check algorithms.Check) algorit
 	}
 	r := &d.Results[0]
 	bare := algorithms.Result{
-		Check: r.Check, Source: r.Source, HasRoom: r.HasRoom, BanBegan: r.BanBegan, BannedFor: r.BannedFor,
+		Check: r.Check, Source: r.Source, HasRoom: r.HasRoom,
 		Charged: r.Charged, Remaining: r.Remaining, RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter, Delay: r.Delay, At: r.At, Err: r.Err,
 	}
 	*lent.Result(&bare).Trace() = *lent.Result(r).Trace()

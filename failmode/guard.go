@@ -45,8 +45,7 @@ import (
 // the key; about all of them together, at most 200 times a second. What this process gives
 // back, it asks about at once. Denials by in_flight are remembered for 20 ms, those of a
 // Provisional check for 20 ms while the limiter is available, and those for MaxDelay not at
-// all. Checks with Shadow are always asked about, and those with a Ban until the key is
-// banned. If a remembered denial decides a request, the results of its other checks have
+// all. Checks with Shadow are always asked about. If a remembered denial decides a request, the results of its other checks have
 // SourceNone.
 //
 // Checks with Lease are admitted from batches of units that the limiter has counted. All

@@ -282,26 +282,7 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 			}
 		})
 	}
-	for name, ask := range map[string]func(t *testing.T, g *Guard) (algorithms.Decision, error){
-		"Peek": func(t *testing.T, g *Guard) (algorithms.Decision, error) { return g.Peek(t.Context(), c) },
-		"a request for more than it has": func(t *testing.T, g *Guard) (algorithms.Decision, error) {
-			c := c
-			c.Cost = 1000
-			return g.Take(t.Context(), c)
-		},
-	} {
-		scene("it ends when "+name+" is told of a ban", func(t *testing.T, g *Guard, s *distant) {
-			if err := s.Memory.Ban(t.Context(), time.Hour, c); err != nil { // through another process
-				t.Fatal(err)
-			}
-			d, err := ask(t, g)
-			if r := d.Results[0]; err != nil || d.Allowed || r.HasRoom || r.BannedFor == 0 || d.RetryAfter() == 0 || block(g, c) != 0 {
-				t.Errorf("%+v, %v; %d left", d, err, block(g, c))
-			}
-		})
-	}
 	for name, change := range map[string]func(g *Guard) error{
-		"Ban":   func(g *Guard) error { return g.Ban(t.Context(), time.Hour, c) },
 		"Reset": func(g *Guard) error { return g.Reset(t.Context(), c) },
 	} {
 		scene("one that was granted before a "+name+" is not spent", func(t *testing.T, g *Guard, s *distant) {

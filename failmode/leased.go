@@ -169,8 +169,7 @@ func (g *Guard) settleBlocks(ctx context.Context, charges []algorithms.Charge) (
 	return results, errors.Join(errs...)
 }
 
-// addBlocks adds this process' blocks to what the store has left. If a key is banned,
-// it drops them.
+// addBlocks adds this process' blocks to what the store has left.
 func (g *Guard) addBlocks(d *algorithms.Decision) {
 	added := false
 	for i := range d.Results {
@@ -179,10 +178,6 @@ func (g *Guard) addBlocks(d *algorithms.Decision) {
 			continue
 		}
 		if l := g.leases.Find(&r.Check); l != nil {
-			if r.BannedFor > 0 {
-				l.Saw(r)
-				continue
-			}
 			left := l.Left(time.Now())
 			if r.Remaining += left; !r.HasRoom && left >= max(r.Check.Cost, 1) {
 				r.HasRoom, r.RetryAfter, added = true, 0, true

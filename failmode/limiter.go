@@ -16,7 +16,10 @@ func (g *Guard) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 	}
 	g.heartbeat.tick(ctx)
 	for i := range checks {
-		if leasable(&checks[i]) {
+		switch c := &checks[i]; {
+		case lent.Check(c).Exact():
+			return g.askStore(ctx, true, checks)
+		case leasable(c):
 			return g.spendBlocks(ctx, checks)
 		}
 	}
@@ -28,6 +31,11 @@ func (g *Guard) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 func (g *Guard) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
 	if g.ready(); g.invalid != nil {
 		return algorithms.Decision{}, g.invalid
+	}
+	for i := range checks {
+		if lent.Check(&checks[i]).Exact() {
+			return g.askStore(ctx, false, checks)
+		}
 	}
 	d, err := g.route(ctx, false, checks)
 	g.addBlocks(&d)
@@ -79,32 +87,15 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 	return results, err
 }
 
-// Ban implements [algorithms.Limiter]. Other processes may admit banned keys for up to a
-// second. After Ban or Reset lifts a ban, this process may for up to a second deny other
-// checks of the rule and key, with another algorithm or period. If a server's
-// circuit is open, its keys are banned or unbanned only in this process, and the error
-// wraps [ErrOpen]. If checks and fields are valid, this process and the reachable servers
-// are changed, whatever the error is.
-func (g *Guard) Ban(ctx context.Context, d time.Duration, checks ...algorithms.Check) error {
-	return g.change(checks, func(l algorithms.Limiter, checks []algorithms.Check) error { return l.Ban(ctx, d, checks...) })
-}
-
 // Reset implements [algorithms.Limiter]. If a server's circuit is open, its checks are
 // reset only in this process, and the error wraps [ErrOpen]. If checks and fields are
 // valid, this process and the reachable servers are changed, whatever the error is.
 func (g *Guard) Reset(ctx context.Context, checks ...algorithms.Check) error {
-	return g.change(checks, func(l algorithms.Limiter, checks []algorithms.Check) error { return l.Reset(ctx, checks...) })
-}
-
-// change changes the counts or bans of checks, here and in the store, and forgets
-// their denials.
-func (g *Guard) change(checks []algorithms.Check, do func(algorithms.Limiter, []algorithms.Check) error) error {
 	if g.ready(); g.invalid != nil {
 		return g.invalid
 	}
-	local := do(&g.local, checks)
-	if errors.Is(local, algorithms.ErrInvalidCheck) {
-		return local
+	if err := g.local.Reset(ctx, checks...); err != nil {
+		return err
 	}
 	defer func() { // what the store answered until then may be from before
 		g.resets.Add(1)
@@ -112,17 +103,17 @@ func (g *Guard) change(checks []algorithms.Check, do func(algorithms.Limiter, []
 			g.denied.Forget(&checks[i])
 			g.leases.Drop(&checks[i])
 		}
-		_ = do(&g.local, checks)
+		_ = g.local.Reset(ctx, checks...)
 	}()
 	refused, sent := split(len(checks), func(i int) bool { return g.refuses(&checks[i]) })
 	var err error
 	if len(refused) > 0 {
-		err = errors.Join(ErrOpen, local) // otherwise a ban for which this process has no space is in the store
+		err = ErrOpen
 	}
 	if len(sent) == 0 && len(checks) > 0 {
 		return err
 	}
-	return errors.Join(err, do(g.Limiter, pick(checks, sent)))
+	return errors.Join(err, g.Limiter.Reset(ctx, pick(checks, sent)...))
 }
 
 // Close ends the Guard's goroutines and closes its own connections, and the client if

@@ -9,19 +9,13 @@ import (
 )
 
 // follow counts the store's decisions locally, at this process' share and in every
-// mode. If keys were banned, unbanned or reset here since the store was asked, it does
+// mode. If keys were reset here since the store was asked, it does
 // nothing: the store may have decided before.
 func (g *Guard) follow(resets uint64, results []algorithms.Result) {
 	if g.resets.Load() != resets {
 		return
 	}
-	for _, banned := range [...]bool{false, true} { // a window that had room when another began the ban must not lift it
-		for i := range results {
-			if banned == (results[i].BannedFor > 0) {
-				followIn(&g.local, results[i:i+1], g)
-			}
-		}
-	}
+	followIn(&g.local, results, g)
 }
 
 // followIn counts in a memory what another store decided, at the Guard's share.
@@ -35,16 +29,14 @@ func followIn(m *algorithms.Memory, results []algorithms.Result, g *Guard) {
 			if !g.countOf(r, &f.Count) {
 				continue
 			}
-			f.Allowed, f.Banned, f.Charged, f.Remaining = r.HasRoom, r.BannedFor > 0, r.Charged, r.Remaining
-			f.At, f.BannedFor = r.At.UnixMicro(), r.BannedFor.Microseconds()
+			f.Allowed, f.Charged, f.Remaining = r.HasRoom, r.Charged, r.Remaining
+			f.At, f.RetryAfter = r.At.UnixMicro(), r.RetryAfter.Microseconds()
 			of[n] = r
 			n++
 		}
 		lent.Memory(m).Follow(room[:n])
 		for i, r := range of[:n] {
-			if r.BannedFor <= 0 {
-				lent.Result(r).Trace().Followed = room[i].Units
-			}
+			lent.Result(r).Trace().Followed = room[i].Units
 		}
 	}
 }

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/banned"
 	"github.com/seed75154129/ratelimit/internal/inside"
 )
 
@@ -65,8 +67,9 @@ type Transport struct {
 	// whatever its response is.
 	//
 	// A 429 or 403 that says how long to wait bans the key of the first check for that time, at
-	// most an hour, by the Limiter's Ban. So the denial holds back all processes that share
-	// the Limiter's counts. A request that had to wait for the Delay of any check
+	// most an hour, in whole seconds. So the denial holds back all processes that share the
+	// Limiter's counts: with each attempt they look at the ban (see [algorithms.Check]), whose
+	// rule has the name of the first check's, and "~ban" behind it. A request that had to wait for the Delay of any check
 	// (leaky_bucket) peeks at the first check afterwards. If that check's key has been
 	// banned meanwhile, the charges of the other checks are refunded, the charge of the
 	// first stays, and the request waits for the end of the ban and takes all checks
@@ -117,8 +120,7 @@ func (t *Transport) attempt(req *http.Request) (*http.Response, error) {
 	resp, err := t.base().RoundTrip(req)
 	if err == nil && limited(resp.StatusCode) && len(checks) > 0 {
 		if wait, ok := RetryAfter(resp); ok {
-			wait = (min(wait, maxHold) + time.Microsecond - 1).Truncate(time.Microsecond)
-			_ = t.Limiter.Ban(context.WithoutCancel(req.Context()), wait, checks[0]) // if it fails, this request waits all the same
+			_ = banned.Set(context.WithoutCancel(req.Context()), t.Limiter, &checks[0], min(wait, maxHold)) // if it fails, this request waits all the same
 		}
 	}
 	return resp, err
@@ -137,11 +139,15 @@ func (t *Transport) admit(req *http.Request) ([]algorithms.Check, error) {
 	}
 	ctx, cancel := context.WithTimeout(req.Context(), t.maxWait())
 	defer cancel()
-	d, err := algorithms.Wait(ctx, t.Limiter, checks...)
+	all := checks
+	if len(checks) > 0 {
+		all = append(slices.Clip(checks), banned.Look(&checks[0]))
+	}
+	d, err := algorithms.Wait(ctx, t.Limiter, all...)
 	for err == nil && d.Delay() > 0 && t.banned(ctx, checks[0]) {
 		// The first check's slot has passed: only the other charges are refunded. A charge that stays errs towards denying.
 		_ = algorithms.Refund(ctx, t.Limiter, algorithms.Decision{Results: d.Results[1:]})
-		d, err = algorithms.Wait(ctx, t.Limiter, checks...)
+		d, err = algorithms.Wait(ctx, t.Limiter, all...)
 	}
 	switch {
 	case err == nil:
@@ -171,8 +177,8 @@ func (t *Transport) invalid() error {
 
 // banned reports whether a denial has banned the key of a check meanwhile.
 func (t *Transport) banned(ctx context.Context, check algorithms.Check) bool {
-	d, err := t.Limiter.Peek(ctx, check)
-	return err == nil && !d.Allowed && d.Results[0].BannedFor > 0
+	d, err := t.Limiter.Peek(ctx, banned.Look(&check))
+	return err == nil && !d.Allowed
 }
 
 func (t *Transport) maxWait() time.Duration { return cmp.Or(t.MaxWait, time.Minute) }

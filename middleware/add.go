@@ -152,13 +152,12 @@ func (s *requestState) takeMore(a *account) bool {
 	return true
 }
 
-// take charges all windows of a rule more units. Its denials count towards no ban.
+// take charges all windows of a rule more units. Its denials are no strikes.
 func (s *requestState) take(rule string, units int64) algorithms.Decision {
 	var checks []algorithms.Check
 	add := func(c algorithms.Check) {
 		if c.Rule == rule {
 			c.Cost, c.Lease = units, false
-			lent.Check(&c).Spare()
 			checks = append(checks, c)
 		}
 	}
@@ -170,7 +169,7 @@ func (s *requestState) take(rule string, units int64) algorithms.Decision {
 			add(s.decision.Results[i].Check)
 		}
 	}
-	d, err := s.by.limiter.ask(context.WithoutCancel(s.Context), false, checks)
+	d, err := s.by.ask(context.WithoutCancel(s.Context), s.set, false, checks)
 	if err != nil || len(d.Results) != len(checks) {
 		return algorithms.Decision{} // no limit can hold so many units
 	}

@@ -75,7 +75,7 @@ func TestAddBesideOtherFields(t *testing.T) {
 		"Match":  {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Match = []string{"/elsewhere"} }, adds: "true true true"},
 		"Lease":  {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Lease = true }, adds: "true true true", used: 450, calls: []call{{450, false}}},
 		"Ban": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) {
-			r.Ban, r.Limit.Rate = algorithms.Ban{After: 1, For: time.Hour}, 350
+			r.Ban, r.Limit.Rate = ratelimit.Ban{After: 1, For: time.Hour}, 350
 		},
 			adds: "true false true", used: 350, calls: []call{{350, false}}}, // which a denied request would begin
 		"ChargeOn": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.ChargeOn = []int{401} }, adds: "true true true", used: 450, calls: []call{{450, false}}},
@@ -147,6 +147,8 @@ func TestAddWhileRulesChange(t *testing.T) {
 		limiter, rule := &spy{Limiter: new(algorithms.Memory)}, tokens(1000, 40)
 		outerRule := tokens(1000, 40)
 		outerRule.Name = "outer"
+		rule.Ban = ratelimit.Ban{After: 1000, For: 24 * time.Hour}
+		banner := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{rule}})
 		outer := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{outerRule}})
 		m := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{rule}})
 		add := func(r *http.Request, rule string, want bool) {
@@ -162,14 +164,11 @@ func TestAddWhileRulesChange(t *testing.T) {
 			add(r, "tokens", true)
 			add(r, "tokens", true) // takes more
 			add(r, "outer", true)
-			if err := limiter.Ban(r.Context(), time.Hour, algorithms.Check{Rule: "tokens", Key: "192.0.2.1", Limit: rule.Limit}); err != nil {
+			if err := banner.Ban(r.Context(), "tokens", time.Hour, "192.0.2.1"); err != nil {
 				t.Error(err)
 			}
 			add(r, "tokens", false)
 		}))), "POST /")
-		if err := limiter.Ban(t.Context(), 0, algorithms.Check{Rule: "tokens", Key: "192.0.2.1", Limit: rule.Limit}); err != nil {
-			t.Error(err)
-		}
 		if inner, outer := used(t, limiter, rule), used(t, limiter, outerRule); inner != 60 || outer != 30 || limiter.settles.Load() != 1 {
 			t.Errorf("%d and %d used, settled by %d commands; want 60 and 30, one for the outer", inner, outer, limiter.settles.Load())
 		}

@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,15 +12,19 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/algorithms/limitertest"
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/internal/redistest"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
@@ -27,7 +32,7 @@ import (
 // banning is a rule that bans at the third denial.
 func banning(rate int64) ratelimit.Rule {
 	r := perHour("login", rate)
-	r.Ban = algorithms.Ban{After: 3, Within: time.Hour, For: 24 * time.Hour}
+	r.Ban = ratelimit.Ban{After: 3, Within: time.Hour, For: 24 * time.Hour}
 	return r
 }
 
@@ -40,40 +45,548 @@ func answered(status int, after time.Duration) http.Handler {
 }
 
 // together sends so many requests at once, and returns how many were denied.
-func together(n int, h http.Handler) (denied int) {
+func together(n int, h http.Handler) int {
 	var all sync.WaitGroup
-	var mu sync.Mutex
+	var denied atomic.Int64
 	for range n {
 		all.Go(func() {
 			if serve(h, "POST /").Code == http.StatusTooManyRequests {
-				mu.Lock()
-				denied++
-				mu.Unlock()
+				denied.Add(1)
 			}
 		})
 	}
 	all.Wait()
-	return denied
+	return int(denied.Load())
 }
 
-// isBanned asks the limiter, and changes nothing.
-func isBanned(t testing.TB, m *ratelimit.Middleware) bool {
+// bannedFor asks the limiter for how long httptest's address is banned, and changes nothing.
+func bannedFor(t testing.TB, m *ratelimit.Middleware) (rest time.Duration) {
 	t.Helper()
 	d, err := m.Peek(request("POST /"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d.Results[0].BannedFor > 0
+	for i := range d.Results {
+		rest = max(rest, d.Results[i].BannedFor)
+	}
+	return rest
+}
+
+func isBanned(t testing.TB, m *ratelimit.Middleware) bool {
+	t.Helper()
+	return bannedFor(t, m) > 0
+}
+
+// A fleet is processes on one Redis, whose clock the test moves.
+type fleet struct {
+	all     []*ratelimit.Middleware
+	clock   *redistest.Clock
+	proxy   *redistest.Proxy
+	options *redis.Options
+}
+
+func newFleet(t *testing.T, processes int, rules ...ratelimit.Rule) *fleet {
+	srv, clock := redistest.StartWithClock(t)
+	f := &fleet{clock: clock, proxy: redistest.StartProxy(t, srv.Options().Addr)}
+	options := srv.Options()
+	options.Addr = f.proxy.Addr
+	f.options = options
+	for range processes {
+		f.all = append(f.all, f.join(t, rules...))
+	}
+	return f
+}
+
+// join returns one more process.
+func (f *fleet) join(t *testing.T, rules ...ratelimit.Rule) *ratelimit.Middleware {
+	guard := failmode.Redis(f.options, "test")
+	guard.Instances, guard.Logger = 50, slog.New(slog.DiscardHandler)
+	guard.Limiter.(*algorithms.Redis).Budget = time.Second
+	t.Cleanup(func() { _ = guard.Close() })
+	return mustNew(t, ratelimit.Config{Limiter: guard, Rules: rules})
+}
+
+// A client that is banned gets nothing from any process until the ban ends, however slowly it
+// goes on. Denials during the ban do not count.
+func TestABanHoldsInAllProcessesAtOnce(t *testing.T) {
+	rule := perHour("login", 2)
+	rule.Limit = algorithms.Limit{Rate: 2, Period: 10 * time.Second, Algorithm: algorithms.SlidingLog}
+	rule.Ban = ratelimit.Ban{After: 3, Within: time.Hour, For: 30 * time.Minute}
+	f := newFleet(t, 50, rule)
+	passed := func(m *ratelimit.Middleware) bool { return serve(m.Handler(ok), "POST /").Code == http.StatusNoContent }
+	for i := range 5 {
+		if got := passed(f.all[i]); got != (i < 2) {
+			t.Fatalf("request %d: %v", i, got)
+		}
+	}
+	for step := range 150 { // one in 12 seconds, which the limit would admit
+		if passed(f.all[step*7%50]) {
+			t.Fatalf("passed after %d requests", step)
+		}
+		f.clock.Advance(11500 * time.Millisecond)
+	}
+	f.clock.Advance(75 * time.Second)
+	late := f.join(t, rule) // who knows nothing yet
+	for i := range 4 {
+		if got := passed(late); got != (i < 2) {
+			t.Errorf("after the ban, request %d: %v", i, got)
+		}
+	}
+	if isBanned(t, f.all[0]) {
+		t.Error("strikes from before the ban, or of it, count")
+	}
+}
+
+// A ban that has begun holds while the store is away, whatever the rule's fail mode: in the
+// process that began it, and in those that have met it.
+func TestABanHoldsInAnOutage(t *testing.T) {
+	modes := map[string]failmode.Mode{"local": failmode.Local, "open": failmode.Open, "closed": failmode.Closed}
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			rule := banning(1)
+			rule.Fail = mode
+			f := newFleet(t, 3, rule)
+			times(4, f.all[0].Handler(ok), "POST /") // the last one begins it
+			serve(f.all[1].Handler(ok), "POST /")
+			if err := f.all[2].Ban(t.Context(), "login", 2*time.Hour, "192.0.2.7"); err != nil {
+				t.Fatal(err)
+			}
+			f.proxy.Refuse()
+			f.proxy.Cut()
+			outage := func(m *ratelimit.Middleware, addr string) *httptest.ResponseRecorder {
+				r := request("POST /")
+				r.RemoteAddr = addr + ":1"
+				w := httptest.NewRecorder()
+				m.Handler(ok).ServeHTTP(w, r)
+				return w
+			}
+			for range 20 {
+				for i, m := range f.all[:2] {
+					if w := outage(m, "192.0.2.1"); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") < "86000" {
+						t.Fatalf("process %d: %d %v", i, w.Code, w.Header())
+					}
+				}
+				if w := outage(f.all[2], "192.0.2.7"); w.Code != http.StatusTooManyRequests || len(w.Header().Get("Retry-After")) != 4 {
+					t.Fatalf("by hand: %d %v", w.Code, w.Header())
+				}
+			}
+			for i := range 20 { // no strikes
+				outage(f.all[0], "192.0.2.9")
+				_ = i
+			}
+			if err := f.all[0].Ban(t.Context(), "login", time.Hour, "192.0.2.8"); err == nil {
+				t.Error("banned by hand without an answer")
+			}
+			f.proxy.Resume(t)
+			for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+				if err := f.all[0].Ban(t.Context(), "login", 0, "192.0.2.8"); err == nil {
+					break
+				} else if time.Now().After(deadline) {
+					t.Fatal(err)
+				}
+			}
+			for range 2 { // one passes, and one is the first strike
+				outage(f.all[0], "192.0.2.9")
+			}
+			if w := outage(f.all[0], "192.0.2.9"); w.Code != http.StatusTooManyRequests || len(w.Header().Get("Retry-After")) > 4 {
+				t.Errorf("banned by denials of the outage: %d %v", w.Code, w.Header())
+			}
+		})
+	}
+}
+
+// A strikeless limiter loses the answers about strikes and bans.
+type strikeless struct {
+	algorithms.Limiter
+	late  bool // they were counted all the same
+	loses atomic.Bool
+}
+
+func (s *strikeless) Unwrap() algorithms.Limiter { return s.Limiter }
+
+func (s *strikeless) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	if !strings.Contains(checks[0].Rule, "~") || !s.loses.Load() {
+		return s.Limiter.Take(ctx, checks...)
+	}
+	if s.late {
+		_, _ = s.Limiter.Take(ctx, checks...)
+	}
+	return algorithms.Decision{}, fmt.Errorf("lost: %w", context.DeadlineExceeded)
+}
+
+// An answer about a strike that is late or lost bans nobody, and no fail mode takes its place.
+func TestWhatTheStoreHasNotAnsweredBansNobody(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		for _, mode := range []failmode.Mode{failmode.Local, failmode.Open, failmode.Closed} {
+			lossy := &strikeless{Limiter: new(algorithms.Memory), late: late}
+			guard := &failmode.Guard{Limiter: lossy, Instances: 1, Logger: slog.New(slog.DiscardHandler)}
+			t.Cleanup(func() { _ = guard.Close() })
+			rule := banning(1)
+			rule.Fail = mode
+			m := mustNew(t, ratelimit.Config{Limiter: guard, Rules: []ratelimit.Rule{rule}})
+			lossy.loses.Store(true)
+			times(4, m.Handler(ok), "POST /") // three denials, which open no circuit yet
+			if isBanned(t, m) {
+				t.Fatalf("late %v, %s: banned without an answer", late, mode)
+			}
+			if lossy.loses.Store(false); !late {
+				if times(2, m.Handler(ok), "POST /"); isBanned(t, m) {
+					t.Fatalf("%s: banned at the second strike that was counted", mode)
+				}
+			}
+			if times(1, m.Handler(ok), "POST /"); !isBanned(t, m) {
+				t.Errorf("late %v, %s: not banned by strikes that were counted", late, mode)
+			}
+		}
+	}
+}
+
+// After a lift, strikes count anew, also in a process that was told before that there is no
+// room for more.
+func TestALiftIsNoHalfMeasure(t *testing.T) {
+	f := newFleet(t, 2, banning(1))
+	a, b := f.all[0], f.all[1]
+	times(4, b.Handler(ok), "POST /")
+	if !isBanned(t, a) {
+		t.Fatal("not banned")
+	}
+	if err := a.Ban(t.Context(), "login", 0, "192.0.2.1"); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); len(serve(b.Handler(ok), "POST /").Header().Get("Retry-After")) > 4; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) { // it asks once a second
+			t.Fatal("still banned where it began")
+		}
+	}
+	if serve(b.Handler(ok), "POST /"); isBanned(t, a) {
+		t.Error("the second strike after the lift bans")
+	}
+	if serve(b.Handler(ok), "POST /"); !isBanned(t, a) {
+		t.Error("the third does not")
+	}
+}
+
+// As many failures as the documentation says ban a client; good logins ban nobody, however
+// many come at once from one address.
+func TestFailedLoginsAreBanned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rule := ratelimit.Rule{
+			Name: "login", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.FixedWindow},
+			ChargeOn: []int{401, 403}, Ban: ratelimit.Ban{After: 10, Within: 10 * time.Minute, For: 15 * time.Minute},
+		}
+		m := inMemory(t, rule)
+		good, bad := m.Handler(answered(http.StatusNoContent, time.Millisecond)), m.Handler(answered(http.StatusUnauthorized, time.Millisecond))
+		for range 40 {
+			together(15, good)
+		}
+		if isBanned(t, m) {
+			t.Fatal("good logins are banned")
+		}
+		for range 100 {
+			together(5, bad)
+			if isBanned(t, m) {
+				break
+			}
+			time.Sleep(7 * time.Second)
+		}
+		if rest := bannedFor(t, m); rest != 15*time.Minute {
+			t.Fatalf("banned for %s", rest)
+		}
+		if failed := time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)); failed > 2*time.Minute {
+			t.Errorf("only after %s", failed)
+		}
+		if together(5, good) != 5 {
+			t.Error("the ban does not deny")
+		}
+	})
+}
+
+// Only a status that was written is a strike: our own bugs ban nobody.
+func TestOnlyAWrittenStatusStrikes(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  http.HandlerFunc
+		bans bool
+	}{
+		"401": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, true},
+		"401, then a panic": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+			panic(http.ErrAbortHandler)
+		}, true},
+		"nothing":    {func(http.ResponseWriter, *http.Request) {}, false},
+		"204":        {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, false},
+		"a panic":    {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false},
+		"taken over": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusSwitchingProtocols) }, false},
+		"settled, then 401": {func(w http.ResponseWriter, r *http.Request) {
+			_ = ratelimit.Settle(r.Context(), "login", 0)
+			w.WriteHeader(http.StatusUnauthorized)
+		}, false},
+		"the client hung up": {func(w http.ResponseWriter, r *http.Request) {
+			r.Context().Value(hangUp{}).(func())()
+			w.WriteHeader(http.StatusUnauthorized)
+		}, false},
+	} {
+		r := failures(100)
+		r.Ban = ratelimit.Ban{After: 3, Within: time.Hour, For: time.Hour}
+		m := inMemory(t, r)
+		h := m.Handler(c.end)
+		for i := range 3 {
+			if isBanned(t, m) {
+				t.Errorf("%s: banned after %d", name, i)
+			}
+			func() {
+				defer func() { _ = recover() }()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				h.ServeHTTP(httptest.NewRecorder(), request("POST /").WithContext(context.WithValue(ctx, hangUp{}, func() { cancel() })))
+			}()
+		}
+		if isBanned(t, m) != c.bans {
+			t.Errorf("%s: banned: %v", name, !c.bans)
+		}
+	}
+}
+
+type hangUp struct{}
+
+// By hand a client is banned for as long as said, also if it is said twice, and never for less
+// than before. A lift forgets the strikes.
+func TestBansByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := inMemory(t, banning(1), perHour("plain", 100))
+		ban := func(d time.Duration) {
+			t.Helper()
+			if err := m.Ban(t.Context(), "login", d, "192.0.2.1"); err != nil {
+				t.Error(err)
+			}
+		}
+		about := func(want time.Duration) {
+			t.Helper()
+			if rest := bannedFor(t, m); rest < want || want == 0 && rest > 0 || rest > want+time.Second {
+				t.Errorf("banned for %s, want %s", rest, want)
+			}
+		}
+		for _, d := range []time.Duration{time.Millisecond, time.Second, 90 * time.Second, time.Hour, 48 * time.Hour, 70 * 365 * 24 * time.Hour} {
+			for range 5 {
+				ban(d)
+				about(max(d.Truncate(time.Second), time.Second))
+				ban(d / 2)
+				about(max(d.Truncate(time.Second), time.Second))
+			}
+			var all sync.WaitGroup
+			for range 8 {
+				all.Go(func() { ban(d) })
+			}
+			all.Wait()
+			about(max(d.Truncate(time.Second), time.Second))
+		}
+		ban(0)
+		ban(0)
+		about(0)
+
+		times(3, m.Handler(ok), "POST /") // two strikes
+		ban(0)
+		times(2, m.Handler(ok), "POST /")
+		about(0)
+		times(1, m.Handler(ok), "POST /")
+		about(24 * time.Hour)
+		ban(time.Hour)
+		about(24 * time.Hour)
+		ban(48 * time.Hour)
+		about(48 * time.Hour)
+		time.Sleep(48*time.Hour + time.Second)
+		about(0)
+		times(3, m.Handler(ok), "POST /") // one passes, two strikes
+		about(0)
+		ban(time.Hour)
+		checks, err := m.Checks("login", "192.0.2.1")
+		if err != nil || m.Limiter().Reset(t.Context(), checks...) != nil {
+			t.Error("Reset")
+		}
+		about(0)
+
+		for what, err := range map[string]error{
+			"has no Ban":    m.Ban(t.Context(), "plain", time.Hour, "192.0.2.1"),
+			"at most 70 ye": m.Ban(t.Context(), "login", 71*365*24*time.Hour, "192.0.2.1"),
+			"positive":      m.Ban(t.Context(), "login", -1, "192.0.2.1"),
+			"key:":          m.Ban(t.Context(), "login", time.Hour),
+			"no such rule":  m.Ban(t.Context(), "other", time.Hour, "192.0.2.1"),
+		} {
+			if err == nil || !strings.Contains(err.Error(), what) {
+				t.Errorf("%q: %v", what, err)
+			}
+		}
+		if about(0); !errors.Is(m.Ban(t.Context(), "other", time.Hour, "192.0.2.1"), ratelimit.ErrNoRule) {
+			t.Error("no ErrNoRule")
+		}
+	})
+}
+
+// Bans are never counted together with other keys: a full Memory bans nobody else. Beyond twice
+// its keys, nothing is counted, and a ban by hand says so.
+func TestBansInAFullMemory(t *testing.T) {
+	rule := banning(1)
+	rule.Key = keyfunc.Header("Key")
+	m := mustNew(t, ratelimit.Config{Limiter: &algorithms.Memory{MaxKeys: 1}, Rules: []ratelimit.Rule{rule}})
+	h := m.Handler(ok)
+	for i := range 2000 { // all are denied by shared counts, sooner or later
+		times(6, h, "POST /", "Key", fmt.Sprint("flood", i))
+	}
+	for i := range 200 {
+		if d, err := m.Peek(request("POST /", "Key", fmt.Sprint("other", i))); err != nil || d.Results[0].BannedFor > 0 {
+			t.Fatalf("%+v %v", d, err)
+		}
+	}
+	failed := 0
+	for i := range 200 {
+		key := fmt.Sprint("by hand", i)
+		err := m.Ban(t.Context(), "login", time.Hour, key)
+		if d, peekErr := m.Peek(request("POST /", "Key", key)); peekErr != nil || d.Results[0].BannedFor > 0 != (err == nil) {
+			t.Fatalf("%s: %v %+v", key, err, d)
+		}
+		if err != nil && strings.Contains(err.Error(), "MaxKeys") {
+			failed++
+		}
+	}
+	if failed == 0 {
+		t.Error("MaxKeys bounds nothing")
+	}
+}
+
+// Bans are as long as said, in whole seconds, and begin at the strike that is said.
+func TestHowLongAndWhen(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for _, c := range []struct {
+		ban  ratelimit.Ban
+		rest time.Duration
+		err  string
+	}{
+		{ban: ratelimit.Ban{After: 1, For: 500 * time.Millisecond}, rest: time.Second},
+		{ban: ratelimit.Ban{After: 1, For: 90*time.Second + 1}, rest: 91 * time.Second},
+		{ban: ratelimit.Ban{After: 2, For: 70 * year}, rest: 70 * year},
+		{ban: ratelimit.Ban{After: 10_001, Within: year, For: time.Hour}, rest: time.Hour},
+		{ban: ratelimit.Ban{After: 10_002, For: time.Hour}, err: "after: must be at most 10001"},
+		{ban: ratelimit.Ban{After: 1, For: 71 * year}, err: "for: must be at most 70 years"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := perHour("r", 1)
+			r.Ban = c.ban
+			m, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{r}, Logger: slog.New(slog.DiscardHandler)})
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("%+v: %v, want %s", c.ban, err, c.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			times(int(c.ban.After), m.Handler(ok), "POST /") // the first one passes
+			if isBanned(t, m) {
+				t.Errorf("%+v: too early", c.ban)
+			}
+			w := serve(m.Handler(ok), "POST /")
+			if rest := bannedFor(t, m); rest != c.rest || w.Code != http.StatusTooManyRequests {
+				t.Errorf("%+v: banned for %s, %d", c.ban, rest, w.Code)
+			}
+		})
+	}
+}
+
+// With ChargeOn only responses strike, so the limits must admit as many as lead to the ban.
+func TestABanThatCannotComeIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		limits []algorithms.Limit
+		cost   int64
+		ban    ratelimit.Ban
+		fails  bool
+	}{
+		{limits: []algorithms.Limit{fixedIn(5, time.Minute)}, ban: ratelimit.Ban{After: 10, Within: time.Minute}, fails: true},
+		{limits: []algorithms.Limit{fixedIn(5, time.Minute)}, ban: ratelimit.Ban{After: 10, Within: 2 * time.Minute}},
+		{limits: []algorithms.Limit{fixedIn(5, time.Minute)}, ban: ratelimit.Ban{After: 6}, fails: true},
+		{limits: []algorithms.Limit{fixedIn(5, time.Minute)}, ban: ratelimit.Ban{After: 5}},
+		{limits: []algorithms.Limit{fixedIn(10, time.Minute)}, cost: 3, ban: ratelimit.Ban{After: 4}, fails: true},
+		{limits: []algorithms.Limit{fixedIn(10, time.Minute)}, cost: 3, ban: ratelimit.Ban{After: 3}},
+		{limits: []algorithms.Limit{fixedIn(5, time.Minute), fixedIn(8, time.Hour)}, ban: ratelimit.Ban{After: 9, Within: 10 * time.Minute}, fails: true},
+		{limits: []algorithms.Limit{fixedIn(5, time.Minute), algorithms.PerMonth(100, "UTC")}, ban: ratelimit.Ban{After: 20, Within: 10 * time.Minute}},
+	} {
+		r := ratelimit.Rule{Name: "login", Key: keyfunc.IP, Limits: c.limits, Cost: c.cost, ChargeOn: []int{401}, Ban: c.ban}
+		r.Ban.For = 24 * time.Hour
+		_, err := ratelimit.New(ratelimit.Config{Rules: []ratelimit.Rule{r}})
+		if c.fails != (err != nil) || err != nil && !strings.Contains(err.Error(), "write a longer within or a lower after") {
+			t.Errorf("%v, %+v: %v", c.limits, c.ban, err)
+		}
+	}
+}
+
+// An error at a ban's key is one of the rule: it follows the rule's fail mode.
+func TestAForeignValueAtABan(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "test", Budget: time.Second}, Instances: 1, Logger: slog.New(slog.DiscardHandler)}
+	t.Cleanup(func() { _ = guard.Close() })
+	m := mustNew(t, ratelimit.Config{Limiter: guard, Rules: []ratelimit.Rule{banning(2), perHour("other", 100)}})
+	times(1, m.Handler(ok), "POST /")
+	keys := client.Keys(t.Context(), "*login~*").Val()
+	if len(keys) > 0 {
+		t.Errorf("a look has written %v", keys)
+	}
+	if err := m.Ban(t.Context(), "login", time.Hour, "192.0.2.1"); err != nil {
+		t.Fatal(err)
+	}
+	keys = client.Keys(t.Context(), "*~ban*").Val()
+	if len(keys) != 1 || !strings.Contains(keys[0], "{192.0.2.1}:login~ban:") || m.Ban(t.Context(), "login", 0, "192.0.2.1") != nil {
+		t.Fatal(keys)
+	}
+	client.Set(t.Context(), keys[0], "something else", 0)
+	if d, err := guard.Limiter.Peek(t.Context(), checksOf(t, m, "login")...); err != nil || d.Allowed || d.Results[0].Err != nil || d.Results[2].Err == nil {
+		t.Errorf("%+v %v", d, err)
+	}
+	if w := serve(m.Handler(ok), "POST /"); w.Code != http.StatusNoContent { // the look is decided locally, in every mode
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if err := m.Ban(t.Context(), "login", time.Hour, "192.0.2.1"); err == nil || !strings.Contains(err.Error(), keys[0]) {
+		t.Errorf("by hand: %v", err)
+	}
+	if err := m.Ban(t.Context(), "login", 0, "192.0.2.1"); err != nil {
+		t.Errorf("a lift deletes it: %v", err)
+	}
+}
+
+func checksOf(t *testing.T, m *ratelimit.Middleware, rule string) []algorithms.Check {
+	t.Helper()
+	checks, err := m.Checks(rule, "192.0.2.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return checks
+}
+
+// Whatever a request is charged by a rule, its ban denies it.
+func TestABanDeniesWhatIsFree(t *testing.T) {
+	rule := banning(1)
+	rule.CostFor = func(*http.Request) int64 { return 0 }
+	m := inMemory(t, rule)
+	if err := m.Ban(t.Context(), "login", time.Hour, "192.0.2.1"); err != nil {
+		t.Fatal(err)
+	}
+	if w := serve(m.Handler(ok), "POST /"); w.Code != http.StatusTooManyRequests {
+		t.Error(w.Code)
+	}
 }
 
 func TestABanIsSaidLoggedAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		registry := prometheus.NewRegistry()
-		limiter := new(algorithms.Memory)
+		observed := 0
 		m := measured(t, registry, ratelimit.Config{
-			Limiter: limiter, Rules: []ratelimit.Rule{banning(2), perHour("plain", 100)},
+			Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{banning(2), perHour("plain", 100)},
 			Logger: slog.New(slog.NewTextHandler(&log, nil)), DenialLogRate: 100,
+			Observe: func(_ *http.Request, d algorithms.Decision) {
+				observed++
+				if len(d.Results) != 2 {
+					t.Errorf("%d results", len(d.Results))
+				}
+			},
 		})
 		h := m.Handler(ok)
 		wantBans(t, registry, map[string]float64{"bans_total login": 0, "banned_total login": 0})
@@ -83,7 +596,7 @@ func TestABanIsSaidLoggedAndCounted(t *testing.T) {
 		}
 		w := serve(h, "POST /")
 		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "86400" || !strings.Contains(w.Body.String(), headers.AbnormalUsageDetected) ||
-			w.Header().Get("X-RateLimit-Remaining") != "0" {
+			w.Header().Get("X-RateLimit-Remaining") != "0" || strings.Contains(fmt.Sprint(w.Header(), w.Body, &log), "~") {
 			t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 		}
 		if !strings.Contains(log.String(), "retry_after=24h0m0s") || !strings.Contains(log.String(), "banned=true") {
@@ -94,39 +607,29 @@ func TestABanIsSaidLoggedAndCounted(t *testing.T) {
 		wantDecisions(t, registry, map[string]float64{
 			"sliding_window allowed login memory": 2, "sliding_window denied login memory": 9, "sliding_window allowed plain memory": 11,
 		})
-		checks, err := m.Checks("plain", "192.0.2.1")
-		if err != nil {
-			t.Fatal(err)
+		for name := range gather(t, registry) {
+			if strings.Contains(name, "~") {
+				t.Errorf("a metric of a ban's own counts: %s", name)
+			}
 		}
-		time.Sleep(24 * time.Hour)
-		if err := limiter.Ban(t.Context(), time.Hour, checks...); err != nil {
-			t.Fatal(err)
+		if observed != 11 {
+			t.Errorf("observed %d", observed)
 		}
-		times(2, h, "POST /")
-		wantBans(t, registry, map[string]float64{"bans_total login": 1, "banned_total login": 7, "bans_total plain": 0, "banned_total plain": 2})
 	})
 }
 
-// Who keeps a request waiting that is charged is not free of the ban meanwhile.
-func TestASlowRequestExcusesNoDenialsForLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := banning(2)
-		r.ChargeOn = []int{http.StatusUnauthorized}
-		m := inMemory(t, r)
-		failed := m.Handler(answered(http.StatusUnauthorized, 0))
-		go serve(m.Handler(answered(http.StatusUnauthorized, 30*time.Minute)), "POST /")
-		synctest.Wait()
-		times(10, failed, "POST /")
-		if isBanned(t, m) {
-			t.Error("banned while a charge may be given back")
-		}
-		time.Sleep(time.Minute)
-		times(10, failed, "POST /")
-		if !isBanned(t, m) {
-			t.Error("not banned")
-		}
-		time.Sleep(30 * time.Minute)
-	})
+// A ban by responses is counted and logged, although no decision tells of it.
+func TestABanByResponsesIsCounted(t *testing.T) {
+	var log bytes.Buffer
+	registry := prometheus.NewRegistry()
+	r := failures(3)
+	r.Ban = ratelimit.Ban{After: 2, For: 2 * time.Hour}
+	m := measured(t, registry, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{r}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	times(3, m.Handler(answered(http.StatusUnauthorized, 0)), "POST /")
+	wantBans(t, registry, map[string]float64{"bans_total login": 1, "banned_total login": 1})
+	if !strings.Contains(log.String(), "ratelimit: banned") {
+		t.Error(&log)
+	}
 }
 
 func wantBans(t testing.TB, r prometheus.Gatherer, want map[string]float64) {
@@ -135,6 +638,18 @@ func wantBans(t testing.TB, r prometheus.Gatherer, want map[string]float64) {
 	maps.DeleteFunc(got, func(name string, _ float64) bool { return !strings.HasPrefix(name, "ban") })
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// A limiter that denies everything for a test bans nobody.
+func TestDenyBansNobody(t *testing.T) {
+	for _, rule := range []string{"", "login"} {
+		m := mustNew(t, ratelimit.Config{Limiter: limitertest.Deny(rule, time.Minute), Rules: []ratelimit.Rule{banning(1)}})
+		for range 5 {
+			if w := serve(m.Handler(ok), "POST /"); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "60" || strings.Contains(w.Body.String(), headers.AbnormalUsageDetected) {
+				t.Fatalf("%q: %d %v %s", rule, w.Code, w.Header(), w.Body)
+			}
+		}
 	}
 }
 
@@ -153,7 +668,7 @@ func TestABanByAHiddenRule(t *testing.T) {
 // A client in shadow is neither banned nor counted towards a ban; and what others have begun stays.
 func TestBansOfRulesThatAreNotEnforced(t *testing.T) {
 	enforced, shadow, plain := banning(1), banning(1), banning(1)
-	shadow.Shadow, plain.Ban = true, algorithms.Ban{}
+	shadow.Shadow, plain.Ban = true, ratelimit.Ban{}
 	m := inMemory(t, enforced)
 	h := m.Handler(ok)
 	set := func(r ratelimit.Rule) {
@@ -191,163 +706,6 @@ func TestBansOfRulesThatAreNotEnforced(t *testing.T) {
 	}
 }
 
-// Denials that come of charges under way are no reason to ban, however the
-// requests fall: exactly none is banned, in real time, many times over.
-func TestSuccessesAtOnceAreNotBanned(t *testing.T) {
-	for round := range 200 {
-		r := failures(5)
-		r.Ban = algorithms.Ban{After: 1, For: time.Hour}
-		m := inMemory(t, r)
-		h := m.Handler(answered(http.StatusNoContent, time.Duration(round%3)*time.Microsecond))
-		for range 3 {
-			together(15, h)
-		}
-		if isBanned(t, m) {
-			t.Fatalf("round %d: banned", round)
-		}
-		if denied := together(5, h); denied > 0 {
-			t.Fatalf("round %d: %d of five denied", round, denied)
-		}
-	}
-}
-
-// Sending many at once is no way round a ban, whether some of them succeed or not.
-func TestFailuresAtOnceAreBanned(t *testing.T) {
-	for _, status := range []int{http.StatusUnauthorized, http.StatusNoContent} {
-		synctest.Test(t, func(t *testing.T) {
-			r := failures(5)
-			r.Ban = algorithms.Ban{After: 10, Within: time.Minute, For: time.Hour}
-			m := inMemory(t, r)
-			h := m.Handler(answered(http.StatusUnauthorized, 100*time.Millisecond))
-			if denied := together(100, h); denied != 95 || isBanned(t, m) {
-				t.Errorf("%d of 100 denied while five were under way; banned: %v", denied, isBanned(t, m))
-			}
-			h = m.Handler(answered(status, 100*time.Millisecond))
-			if denied := together(100, h); denied != 100 || !isBanned(t, m) {
-				t.Errorf("%d of 100 denied after that; banned: %v", denied, isBanned(t, m))
-			}
-		})
-	}
-}
-
-// However a request ends, it is no longer under way.
-func TestNothingStaysUnderWay(t *testing.T) {
-	for name, end := range map[string]http.HandlerFunc{
-		"401":          func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
-		"nothing":      func(http.ResponseWriter, *http.Request) {},
-		"a panic":      func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-		"101":          func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusSwitchingProtocols) },
-		"settled to 1": func(_ http.ResponseWriter, r *http.Request) { _ = ratelimit.Settle(r.Context(), "login", 1) },
-	} {
-		r := failures(2)
-		r.Ban = algorithms.Ban{After: 3, For: time.Hour}
-		m := inMemory(t, r)
-		h := m.Handler(end)
-		for range 5 {
-			func() {
-				defer func() { _ = recover() }()
-				serve(h, "POST /")
-			}()
-		}
-		if !isBanned(t, m) {
-			t.Errorf("%s: the third denial has not banned", name)
-		}
-	}
-	r := failures(2)
-	r.Ban = algorithms.Ban{After: 3, For: time.Hour}
-	m := inMemory(t, r)
-	for range 5 { // what is no HTTP request is settled at once
-		if _, err := m.Take(request("POST /")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if !isBanned(t, m) {
-		t.Error("Take: the third denial has not banned")
-	}
-}
-
-// While the first status is not written, the request is under way: a handler that
-// goes on after it is not.
-func TestUnderWayUntilTheStatus(t *testing.T) {
-	r := failures(1)
-	r.Ban = algorithms.Ban{After: 1, For: time.Hour}
-	m := inMemory(t, r)
-	before, after := make(chan struct{}), make(chan struct{})
-	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		before <- struct{}{}
-		<-before
-		w.WriteHeader(http.StatusUnauthorized)
-		after <- struct{}{}
-		<-after
-	}))
-	var done sync.WaitGroup
-	done.Go(func() { serve(h, "POST /") })
-	<-before
-	if serve(h, "POST /").Code != http.StatusTooManyRequests || isBanned(t, m) {
-		t.Error("banned while the charge could be given back")
-	}
-	before <- struct{}{}
-	<-after
-	if serve(h, "POST /").Code != http.StatusTooManyRequests || !isBanned(t, m) {
-		t.Error("not banned once it was not")
-	}
-	after <- struct{}{}
-	done.Wait()
-}
-
-// A limiter that takes its time keeps nobody waiting for longer than a decision may
-// take, and whoever has waited in vain is spared.
-func TestNobodyWaitsLongForHisTurnToBeDenied(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		slow := &slowly{Memory: new(algorithms.Memory), takes: 10 * time.Second}
-		r := failures(1)
-		r.Ban = algorithms.Ban{After: 2, For: time.Hour}
-		m := mustNew(t, ratelimit.Config{Limiter: slow, Rules: []ratelimit.Rule{r}})
-		begin := time.Now()
-		together(10, m.Handler(answered(http.StatusUnauthorized, 0)))
-		if took := time.Since(begin); took > 10*time.Second+50*time.Millisecond {
-			t.Errorf("took %s", took)
-		}
-		if isBanned(t, m) {
-			t.Error("banned by denials of who came together")
-		}
-	})
-}
-
-// slowly is a Memory that needs its time.
-type slowly struct {
-	*algorithms.Memory
-	takes time.Duration
-}
-
-func (s *slowly) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	time.Sleep(s.takes)
-	return s.Memory.Take(ctx, checks...)
-}
-
-// Two rules of a request never wait for each other.
-func TestTwoRulesThatSpare(t *testing.T) {
-	byUser, byIP := failures(1000), failures(1000)
-	byUser.Name, byUser.Key = "a-user", keyfunc.Header("User")
-	byIP.Name = "b-ip"
-	for _, r := range []*ratelimit.Rule{&byUser, &byIP} {
-		r.Ban = algorithms.Ban{After: 1, For: time.Hour}
-	}
-	m := inMemory(t, byIP, byUser)
-	other := inMemory(t, byUser, byIP)
-	var all sync.WaitGroup
-	for i := range 16 {
-		all.Go(func() {
-			for range 200 {
-				for _, m := range []*ratelimit.Middleware{m, other} {
-					serve(m.Handler(ok), "POST /", "User", fmt.Sprint(i%3))
-				}
-			}
-		})
-	}
-	all.Wait()
-}
-
 // A client that is banned has its body not read, as one that is over.
 func TestBodiesOfTheBannedAreNotRead(t *testing.T) {
 	guard := &failmode.Guard{Limiter: new(algorithms.Memory), Instances: 1}
@@ -355,11 +713,7 @@ func TestBodiesOfTheBannedAreNotRead(t *testing.T) {
 	byIP := banning(100)
 	account := ratelimit.Rule{Name: "account", Key: keyfunc.BodyJSON("email", 1<<10), Limit: algorithms.PerHour(1000)}
 	m := mustNew(t, ratelimit.Config{Limiter: guard, Rules: []ratelimit.Rule{byIP, account}})
-	checks, err := m.Checks("login", "192.0.2.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := guard.Ban(t.Context(), time.Hour, checks...); err != nil {
+	if err := m.Ban(t.Context(), "login", time.Hour, "192.0.2.1"); err != nil {
 		t.Fatal(err)
 	}
 	body := &countingBody{Reader: strings.NewReader(`{"email":"a@example.org"}`)}
@@ -383,3 +737,14 @@ func (b *countingBody) Read(p []byte) (int, error) {
 }
 
 func (*countingBody) Close() error { return nil }
+
+// slowly is a Memory that needs its time.
+type slowly struct {
+	*algorithms.Memory
+	takes time.Duration
+}
+
+func (s *slowly) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	time.Sleep(s.takes)
+	return s.Memory.Take(ctx, checks...)
+}

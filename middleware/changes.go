@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"reflect"
 
-	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
@@ -67,7 +66,7 @@ func viewOf(r *Rule) view.Rule {
 	if r.RetryAfter > 0 {
 		v.RetryAfter = view.Span(r.RetryAfter)
 	}
-	if r.Ban != (algorithms.Ban{}) {
+	if r.Ban != (Ban{}) {
 		v.Ban = &view.Ban{After: r.Ban.After, Within: view.Span(cmp.Or(r.Ban.Within, r.own()[0].Period)), For: view.Span(r.Ban.For)}
 	}
 	return v

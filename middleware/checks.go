@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/banned"
@@ -19,7 +20,7 @@ import (
 )
 
 // Checks returns the checks by which a rule counts a client, for the limiter's
-// Peek, Reset and Ban. The client is named in plain values, one for each part of
+// Peek and Reset. The client is named in plain values, one for each part of
 // the rule's Key: "2001:db8::1" is counted as "2001:db8::/64", and an API key by
 // its hash. [keyfunc.Everyone] takes no value. A Key without the method Keys takes
 // one value, which is the key.
@@ -29,6 +30,8 @@ import (
 // those of Tiers by name, then the Override's. For [keyfunc.First], give the value without
 // the key's number, unlike in an Override: each key that accepts it has checks. A limit
 // that only LimitsFor returns has a check only if another has its algorithm and period.
+// Behind them, a rule with a Ban has checks for the strikes of each key and for its ban, which
+// has room unless the key is banned: to Reset all checks lifts the ban.
 //
 // Rule names are those of this middleware. If another middleware on the same limiter has
 // a rule with the same name, algorithm and period, the two rules share one count.
@@ -42,7 +45,17 @@ func (m *Middleware) Checks(rule string, values ...string) ([]algorithms.Check, 
 	if err != nil {
 		return nil, err
 	}
-	return countsOf(r.mayHave(keys)), nil
+	return append(countsOf(r.mayHave(keys)), r.banChecks(keys)...), nil
+}
+
+// banChecks returns the checks for the bans of keys.
+func (r *rule) banChecks(keys []string) (checks []algorithms.Check) {
+	for _, key := range keys {
+		if c := (algorithms.Check{Rule: r.check.Rule, Key: key, Fail: r.source.Fail}); r.source.Ban != (Ban{}) {
+			checks = append(checks, r.ban.Checks(&c)...)
+		}
+	}
+	return checks
 }
 
 // named returns the rule of a name.
@@ -71,8 +84,7 @@ func (r *rule) checksOf(l algorithms.Limit, keys []string) []algorithms.Check {
 	checks := make([]algorithms.Check, len(keys))
 	for i, key := range keys {
 		c := r.check
-		c.Key, c.Shadow = key, r.shadows(key)
-		setLimit(&c, l)
+		c.Key, c.Shadow, c.Limit = key, r.shadows(key), l
 		checks[i] = c
 	}
 	return checks
@@ -168,8 +180,26 @@ func (opened) Client(m *Middleware, rule string, keys ...string) (c view.Client,
 		return c, err
 	}
 	c.Limits = r.mayHave(keys)
-	c.Checks = countsOf(c.Limits)
+	c.Checks = append(countsOf(c.Limits), r.banChecks(keys)...)
 	return c, nil
+}
+
+// Peek is the limiter's, for checks of rules, whose results say whether the keys are banned.
+func (opened) Peek(ctx context.Context, m *Middleware, checks ...algorithms.Check) (algorithms.Decision, error) {
+	d, err := m.limiter.Peek(ctx, m.rules.Load().withLooks(checks)...)
+	if err == nil {
+		obey(&d, len(checks))
+	}
+	return d, err
+}
+
+// Ban is [Middleware.Ban], for keys.
+func (opened) Ban(ctx context.Context, m *Middleware, rule string, d time.Duration, keys ...string) error {
+	r, err := m.rules.Load().named(rule)
+	if err != nil {
+		return err
+	}
+	return m.banKeys(ctx, r, d, keys)
 }
 
 // Logger returns where changes by operators are logged.

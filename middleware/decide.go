@@ -76,7 +76,7 @@ func (e *evaluation) decide() error {
 }
 
 func (e *evaluation) anyKnownOver(checks []algorithms.Check) bool {
-	for _, c := range checks {
+	for _, c := range e.set.withLooks(checks) {
 		if !c.Shadow && e.m.limiter.knownOver(c) {
 			return true
 		}
@@ -101,19 +101,15 @@ func (e *evaluation) charge(all []algorithms.Check) error {
 		e.enterQueue(ctx, checks)
 	}
 	begun := e.m.now()
-	if e.set.spares && !e.peeks {
-		if e.pending == nil {
-			e.pending = e.m.refundable.NewRequest()
-		}
-		e.pending.Enter(checks, e.set.sparing, max(cmp.Or(e.m.limiter.budget(), defaultBudget)-e.spent, 0))
-	}
 	d, err := e.ask(ctx, begun, e.peeks, checks)
-	e.pending.Decided(&d, e.handles)
 	if err != nil && !e.peeks {
 		e.set.failed(checks)
 	}
 	if !d.Allowed {
 		e.set.setRetryAfter(d.Results)
+		if !e.peeks {
+			e.strike(&d)
+		}
 	}
 	if len(e.decision.Results) > 0 {
 		if !d.Allowed {
@@ -128,15 +124,15 @@ func (e *evaluation) charge(all []algorithms.Check) error {
 	return err
 }
 
-// ask is limiter.ask in what the request has left of one budget for all its waits for
+// ask is Middleware.ask in what the request has left of one budget for all its waits for
 // decisions: in this middleware and those in front, and for other requests. begun is when
 // this wait began, since the Middleware was made.
 func (e *evaluation) ask(ctx context.Context, begun time.Duration, peeks bool, checks []algorithms.Check) (algorithms.Decision, error) {
 	budget := e.m.limiter.budget()
-	if budget > 0 && (e.spent > 0 || e.pending != nil) {
+	if budget > 0 && e.spent > 0 {
 		ctx = inside.PartOf(ctx, e.m.start.Add(begun+budget-e.spent))
 	}
-	d, err := e.m.limiter.ask(ctx, peeks, checks)
+	d, err := e.m.ask(ctx, e.set, peeks, checks)
 	e.spent += e.m.now() - begun
 	return d, err
 }

@@ -182,7 +182,7 @@ func TestWhatChangedIsLogged(t *testing.T) {
 	set(0, rules, "") // as a loader does when it begins
 	set(0, nil, `level=ERROR msg="ratelimit: rules not replaced" error="middleware: rules: at least one is required" generation=2`)
 	shadow, same := perHour("a", 20), perHour("d", 10)
-	shadow.Shadow, shadow.Ban = true, algorithms.Ban{After: 3, For: time.Hour}
+	shadow.Shadow, shadow.Ban = true, ratelimit.Ban{After: 3, For: time.Hour}
 	same.Cost, same.Limit.Algorithm = 1, algorithms.SlidingWindow // the defaults
 	next := []ratelimit.Rule{perHour("e", 10), same, perHour("b", 10, "GET /b", "POST /b"), shadow}
 	set(7, next, `level=INFO msg="ratelimit: rules replaced" rules=4 generation=3 version=7 added=[e] removed=[c] `+

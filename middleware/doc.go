@@ -67,12 +67,11 @@ package middleware
 // while it is the last. So the request takes its place in the wait queue before the decision,
 // and the check's MaxDelay is the time until its deadline, less the budget.
 //
-// # Charges that may be refunded, and bans
+// # Bans
 //
-// A rule with ChargeOn and a Ban must not ban a client for denials that follow from charges
-// which are refunded. The check says before the decision whether a denial counts, so that
-// there is one round trip: package refundable. A flood of failures is counted as fast as
-// Redis answers (TestFailuresAtOnceAreBanned, TestSuccessesAtOnceAreNotBanned).
+// A rule with a Ban has two more limits: package banned. Their checks stand behind those of
+// a request, and their results are taken out before anybody sees the decision. A denial
+// strikes before the response is written, so that the response tells of a ban that begins.
 //
 // # Limiters in a chain
 //

@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/pattern"
-	"github.com/seed75154129/ratelimit/internal/refundable"
 	"github.com/seed75154129/ratelimit/internal/waitqueue"
 )
 
@@ -63,19 +62,17 @@ type evaluation struct {
 	maxWait time.Duration // 0 means any
 
 	decision algorithms.Decision
-	refusal  error               // by a key, while the other rules were charged; nil if there is none
-	refuser  int                 // the rule with that key
-	pending  *refundable.Request // nil if no rule has ChargeOn and a Ban
-	state    *requestState       // nil until the next handler is called
-	held     *held               // nil if nothing is held while the request is in flight
-	charged  bool                // Config.Settled is to be called
+	refusal  error         // by a key, while the other rules were charged; nil if there is none
+	refuser  int           // the rule with that key
+	state    *requestState // nil until the next handler is called
+	held     *held         // nil if nothing is held while the request is in flight
+	charged  bool          // Config.Settled is to be called
 
 	spent time.Duration // waiting for decisions, in middlewares in front as well
 }
 
 // end ends the request, unless Hold keeps it.
 func (e *evaluation) end() {
-	defer e.pending.End()
 	e.ticket.Leave()
 	if e.state != nil {
 		e.state.letGo()

@@ -146,7 +146,7 @@ func ExampleRule_ban() {
 	limit, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), DenialLogRate: -1, Rules: []ratelimit.Rule{{
 		Name: "login", Key: keyfunc.IP,
 		Limit: algorithms.Limit{Rate: 1, Period: 10 * time.Second, Algorithm: algorithms.SlidingLog},
-		Ban:   algorithms.Ban{After: 2, Within: time.Minute, For: 15 * time.Minute},
+		Ban:   ratelimit.Ban{After: 2, Within: time.Minute, For: 15 * time.Minute},
 	}}})
 	if err != nil {
 		panic(err)

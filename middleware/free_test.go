@@ -60,7 +60,7 @@ func TestFreeRequests(t *testing.T) {
 func TestWhatDeniesFreeRequests(t *testing.T) {
 	rule := byCost
 	rule.Fail = failmode.Closed
-	rule.Ban = algorithms.Ban{After: 1, For: time.Hour}
+	rule.Ban = ratelimit.Ban{After: 1, For: time.Hour}
 	h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{rule}}).Handler(ok)
 	for _, want := range []struct {
 		request string

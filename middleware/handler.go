@@ -58,10 +58,9 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		return
 	}
 	r = e.withState(w)
-	s, pending := e.state, e.pending
+	s := e.state
 	if s.mayRefund {
 		w = onstatus.Wrap(w, func(status int) {
-			defer pending.Settled()
 			s.answered(status)
 			s.refundBy(status)
 		})
@@ -88,7 +87,6 @@ func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 	e := evaluation{m: m, match: m.match(r), request: r}
 	kept := false // not after a panic of Observe either
 	defer func() {
-		e.pending.End() // which is made meanwhile
 		if !kept {
 			e.held.release()
 		}

@@ -133,7 +133,8 @@ func (s *requestState) setCost(rule string, units int64) (now bool, err error) {
 	return s.kept, nil
 }
 
-// refundBy refunds the rules with ChargeOn that do not list the status. A request that
+// refundBy refunds the rules with ChargeOn that do not list the status, and counts strikes by
+// those that do. A request that
 // has ended stays charged: otherwise clients that hang up would not be counted. So does a
 // connection that the handler takes over, because what is answered on it is not known.
 func (s *requestState) refundBy(status int) {
@@ -142,15 +143,24 @@ func (s *requestState) refundBy(status int) {
 	}
 	s.mu.Lock()
 	free := false
+	var strikes []algorithms.Result // one for each rule
 	for _, r := range s.decision.Results {
-		if on := s.set.chargeOn(r.Check.Rule); on == nil || slices.Contains(on, status) {
-			continue
-		}
-		if a := s.account(r.Check.Rule); !a.settled && !a.added {
-			a.settled, free = true, true
+		on, a := s.set.chargeOn(r.Check.Rule), s.account(r.Check.Rule)
+		switch {
+		case on == nil:
+		case !slices.Contains(on, status):
+			if !a.settled && !a.added {
+				a.settled, free = true, true
+			}
+		case a.settled && a.cost == 0: // the handler says that it was nothing
+		case len(strikes) == 0 || strikes[len(strikes)-1].Check.Rule != r.Check.Rule:
+			strikes = append(strikes, r)
 		}
 	}
 	s.mu.Unlock()
+	for i := range strikes {
+		s.strikeBy(&strikes[i])
+	}
 	if free {
 		s.settle(false)
 	}

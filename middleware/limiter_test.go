@@ -57,9 +57,6 @@ func (h hiding) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 func (h hiding) Reset(ctx context.Context, checks ...algorithms.Check) error {
 	return h.limiter.Reset(ctx, checks...)
 }
-func (h hiding) Ban(ctx context.Context, d time.Duration, checks ...algorithms.Check) error {
-	return h.limiter.Ban(ctx, d, checks...)
-}
 
 func TestNewRefusesLimitersThatCannotWork(t *testing.T) {
 	var nilClient *redis.Client
@@ -293,8 +290,7 @@ func (*takesOnly) Settle(context.Context, ...algorithms.Charge) ([]algorithms.Re
 	return nil, errTakesOnly
 }
 
-func (*takesOnly) Ban(context.Context, time.Duration, ...algorithms.Check) error { return errTakesOnly }
-func (*takesOnly) Reset(context.Context, ...algorithms.Check) error              { return errTakesOnly }
+func (*takesOnly) Reset(context.Context, ...algorithms.Check) error { return errTakesOnly }
 
 // A limiter need not do more than take: requests are limited, and the caller who wants
 // more of it is told that it cannot, or the log is. With a Guard that is no failure of the limiter:
@@ -304,7 +300,9 @@ func TestALimiterThatOnlyTakes(t *testing.T) {
 	defer guard.Close()
 	for name, l := range map[string]algorithms.Limiter{"alone": new(takesOnly), "in a Guard": guard} {
 		t.Run(name, func(t *testing.T) {
-			m, log := logged(t, ratelimit.Config{Limiter: l, DenialLogRate: -1, Rules: []ratelimit.Rule{perHour("r", 2)}})
+			rule := perHour("r", 2)
+			rule.Ban = ratelimit.Ban{After: 100, For: 24 * time.Hour}
+			m, log := logged(t, ratelimit.Config{Limiter: l, DenialLogRate: -1, Rules: []ratelimit.Rule{rule}})
 			h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				if err := ratelimit.Settle(r.Context(), "r", 0); err != nil {
 					t.Error(err)

@@ -150,7 +150,7 @@ var matrixColumns = []struct {
 		return ""
 	}},
 	{name: "Lease", want: "2 2 2", set: func(c *cell) { c.rule.Lease = true }},
-	{name: "Ban", want: "2 2 2, banned", set: func(c *cell) { c.rule.Ban = algorithms.Ban{After: 2, Within: time.Hour, For: 2 * time.Hour} },
+	{name: "Ban", want: "2 2 2, banned", set: func(c *cell) { c.rule.Ban = ratelimit.Ban{After: 2, Within: time.Hour, For: 2 * time.Hour} },
 		says: func(c *cell) string { return map[bool]string{true: "banned"}[isBanned(c, c.m)] }},
 	{name: "ChargeOn", want: "2 2 0", set: func(c *cell) { c.rule.ChargeOn = []int{401} }},
 	{name: "Peek", want: "2 2 2, denied", says: func(c *cell) string {
@@ -201,7 +201,9 @@ func (c *cell) counted() (units int64) {
 		c.Fatal(err)
 	}
 	for _, r := range d.Results {
-		units = max(units, r.Check.Limit.Quota()-r.Remaining)
+		if r.Check.Rule == "r" { // and not what its bans count
+			units = max(units, r.Check.Limit.Quota()-r.Remaining)
+		}
 	}
 	return units
 }

@@ -249,7 +249,7 @@ func (w *watch) appendTo(all []algorithms.Metric, r *rule, from [origins]bool) [
 		add("ratelimit_topups_total", float64(granted), "outcome", "allowed")
 		add("ratelimit_topups_total", float64(denied), "outcome", "denied")
 	}
-	if n := s.banned.Load(); n > 0 || r.check.Ban != (algorithms.Ban{}) { // by hand, any rule's keys can be
+	if n := s.banned.Load(); n > 0 || r.source.Ban != (Ban{}) {
 		add("ratelimit_bans_total", float64(s.bans.Load()))
 		add("ratelimit_banned_total", float64(n))
 	}

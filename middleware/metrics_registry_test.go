@@ -66,7 +66,7 @@ func TestMetricsAreCleanAndDocumented(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	rule := perHour("r", 1)
 	rule.Tiers = map[string][]algorithms.Limit{"pro": {algorithms.PerHour(2), algorithms.PerSecond(2)}}
-	rule.Ban = algorithms.Ban{After: 1, Within: time.Hour, For: time.Hour}
+	rule.Ban = ratelimit.Ban{After: 1, Within: time.Hour, For: time.Hour}
 	atOnce := perHour("at-once", 1)
 	atOnce.Limit = algorithms.MaxInFlight(1)
 	m := measured(t, registry, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{rule, atOnce}})

@@ -16,7 +16,6 @@ import (
 	"github.com/seed75154129/ratelimit/internal/banned"
 	"github.com/seed75154129/ratelimit/internal/histogram"
 	"github.com/seed75154129/ratelimit/internal/pattern"
-	"github.com/seed75154129/ratelimit/internal/refundable"
 	"github.com/seed75154129/ratelimit/internal/sampler"
 	"github.com/seed75154129/ratelimit/internal/topk"
 	"github.com/seed75154129/ratelimit/internal/waitqueue"
@@ -25,18 +24,17 @@ import (
 // A Middleware limits requests. Make it with [New]. It is safe for concurrent use. It
 // starts no goroutines and needs no closing.
 type Middleware struct {
-	config     Config // with defaults; what is compiled of it is in other fields
-	limiter    *limiter
-	rules      atomic.Pointer[ruleset]
-	editor     atomic.Pointer[editor]
-	skip       []pattern.Pattern
-	share      share
-	queue      *waitqueue.Queue
-	decisions  *histogram.Histogram // how long decisions took
-	delays     *histogram.Histogram // of requests that a leaky_bucket delays
-	top        topk.Counter         // of denied keys
-	bans       banned.List
-	refundable refundable.Charges
+	config    Config // with defaults; what is compiled of it is in other fields
+	limiter   *limiter
+	rules     atomic.Pointer[ruleset]
+	editor    atomic.Pointer[editor]
+	skip      []pattern.Pattern
+	share     share
+	queue     *waitqueue.Queue
+	decisions *histogram.Histogram // how long decisions took
+	delays    *histogram.Histogram // of requests that a leaky_bucket delays
+	top       topk.Counter         // of denied keys
+	bans      banned.List
 
 	start        time.Time
 	errors       sampler.Sampler // of keys
@@ -114,7 +112,7 @@ var newSecret = sync.OnceValue(func() []byte {
 	return secret
 })
 
-// Limiter returns Config.Limiter. Its Peek, Reset and Ban take what [Middleware.Checks]
+// Limiter returns Config.Limiter. Its Peek and Reset take what [Middleware.Checks]
 // returns.
 func (m *Middleware) Limiter() algorithms.Limiter {
 	m.mustBeMade()

@@ -28,7 +28,7 @@ func TestMisconfigurations(t *testing.T) {
 	bucket := func(rate int64, period time.Duration, burst int64) algorithms.Limit {
 		return algorithms.Limit{Rate: rate, Period: period, Burst: burst}
 	}
-	ban := func(limit algorithms.Limit, ban algorithms.Ban) func(*config, *rule) {
+	ban := func(limit algorithms.Limit, ban ratelimit.Ban) func(*config, *rule) {
 		return func(_ *config, r *rule) { r.Limit, r.Ban = limit, ban }
 	}
 	hour := algorithms.PerHour(100)
@@ -84,15 +84,15 @@ func TestMisconfigurations(t *testing.T) {
 	}{
 		"nothing": {change: func(*config, *rule) {}},
 
-		"a ban of those without a key":   {change: func(_ *config, r *rule) { r.Ban = algorithms.Ban{After: 1, For: 2 * time.Hour} }}, // see TestWhoHasNoKeyIsNotBanned
-		"a ban for ever":                 {change: ban(hour, algorithms.Ban{After: 1, For: 100 * 365 * 24 * time.Hour}), hint: "it bans for 36500 days"},
-		"a ban that the window outlasts": {change: ban(hour, algorithms.Ban{After: 1, For: time.Minute}), hint: "it bans for 1m0s, and the limit 100/1h denies for up to 1h0m0s anyway"},
-		"a ban that a bucket outlasts":   {change: ban(bucket(1, time.Hour, 9), algorithms.Ban{After: 1, For: time.Minute}), hint: "and the limit 1/1h burst 9 denies for up to 1h0m0s anyway"},
+		"a ban of those without a key":   {change: func(_ *config, r *rule) { r.Ban = ratelimit.Ban{After: 1, For: 2 * time.Hour} }}, // see TestWhoHasNoKeyIsNotBanned
+		"a ban for ever":                 {change: ban(hour, ratelimit.Ban{After: 1, For: 50 * 365 * 24 * time.Hour}), hint: "it bans for 18250 days"},
+		"a ban that the window outlasts": {change: ban(hour, ratelimit.Ban{After: 1, For: time.Minute}), hint: "it bans for 1m0s, and the limit 100/1h denies for up to 1h0m0s anyway"},
+		"a ban that a bucket outlasts":   {change: ban(bucket(1, time.Hour, 9), ratelimit.Ban{After: 1, For: time.Minute}), hint: "and the limit 1/1h burst 9 denies for up to 1h0m0s anyway"},
 		"a ban longer than one of the windows": {change: func(_ *config, r *rule) {
 			r.Limit, r.Limits = algorithms.Limit{}, []algorithms.Limit{{Rate: 9000, Period: 24 * time.Hour}, hour, algorithms.PerMonth(90_000, "UTC")}
-			r.Ban = algorithms.Ban{After: 1, Within: time.Hour, For: 2 * time.Hour}
+			r.Ban = ratelimit.Ban{After: 1, Within: time.Hour, For: 2 * time.Hour}
 		}},
-		"a ban longer than a bucket's token": {change: ban(bucket(100, time.Hour, 9), algorithms.Ban{After: 1, For: time.Minute})},
+		"a ban longer than a bucket's token": {change: ban(bucket(100, time.Hour, 9), ratelimit.Ban{After: 1, For: time.Minute})},
 
 		"an override by a header":        {change: overridden(keyfunc.Header("Client"), override(hour, "acme")), hint: "its Key is a header, so any client can have the limits of its Overrides"},
 		"an override by the body":        {change: overridden(keyfunc.BodyForm("email", 1<<10), override(hour, "acme")), hint: "its Key is a field of the body"},
@@ -151,7 +151,7 @@ func TestMisconfigurations(t *testing.T) {
 		}}, // nobody is on it
 
 		"Period: 60":          {change: func(_ *config, r *rule) { r.Limit.Period = 60 }, err: "limit: the period 60ns is below 10ms; a number without a unit is in nanoseconds"},
-		"For: 86400":          {change: ban(hour, algorithms.Ban{After: 1, For: 86400}), err: "ban.for: the time 86.4µs is below 10ms; a number without a unit"},
+		"For: 86400":          {change: ban(hour, ratelimit.Ban{After: 1, For: 86400}), err: "ban.for: the time 86.4µs is below 10ms; a number without a unit"},
 		"10/1ms":              {change: func(_ *config, r *rule) { r.Limit = bucket(10, time.Millisecond, 10) }, err: "limit: the period 1ms is below 10ms"},
 		"a burst for years":   {change: func(_ *config, r *rule) { r.Limit = bucket(1, 10*time.Minute, 1_000_000) }, hint: "1/10m burst 1000000 admits 1000000 units at once, and needs more than 30 days to refill"},
 		"a burst for an hour": {change: func(_ *config, r *rule) { r.Limit = bucket(1, time.Second, 3600) }},
@@ -239,9 +239,9 @@ func TestMisconfigurations(t *testing.T) {
 		},
 			hint: "all clients have one key, so Enforce enforces it for all or for none"},
 		"anybody bans anybody": {change: func(c *config, r *rule) {
-			c.Rules, r.Key, r.Ban = append(c.Rules, perIP), keyfunc.BodyForm("email", 1<<10), algorithms.Ban{After: 9, For: 24 * time.Hour}
+			c.Rules, r.Key, r.Ban = append(c.Rules, perIP), keyfunc.BodyForm("email", 1<<10), ratelimit.Ban{After: 9, For: 24 * time.Hour}
 		}, hint: "its Key is a field of the body, so anybody can have the keys of others banned for 24h"},
-		"a ban that never comes":   {change: ban(hour, algorithms.Ban{After: 1_000_000, For: 2 * time.Hour}), hint: "it bans after 1000000 denials, which hardly any client reaches"},
+		"a ban that never comes":   {change: ban(hour, ratelimit.Ban{After: 1_000_000, For: 2 * time.Hour}), err: "ban.after: must be at most 10001"},
 		"an override of all":       {change: overridden(keyfunc.IP, override(hour, "*")), err: "an override is for one client, and * stands for itself"},
 		"an override with a blank": {change: overridden(keyfunc.Header("Client"), override(hour, " u1")), err: "overrides[0].client: there is white space around it"},
 		"a LogSecret of zeros":     {change: func(c *config, _ *rule) { c.LogSecret = make([]byte, 32) }, err: "log secret: all of its bytes are equal"},
@@ -306,7 +306,7 @@ func TestWhoHasNoKeyIsNotBanned(t *testing.T) {
 		"no header":    keyfunc.Header("User"),
 		"an empty key": keyfunc.Func(func(r *http.Request) (string, error) { return r.Header.Get("User"), nil }),
 	} {
-		r := ratelimit.Rule{Name: "user", Key: key, Limit: algorithms.PerMinute(30), Ban: algorithms.Ban{After: 1, For: 24 * time.Hour}}
+		r := ratelimit.Rule{Name: "user", Key: key, Limit: algorithms.PerMinute(30), Ban: ratelimit.Ban{After: 1, For: 24 * time.Hour}}
 		for user, want := range map[string]bool{"": false, "mallory": true} {
 			m := inMemory(t, r)
 			h := m.Handler(ok)

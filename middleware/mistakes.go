@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/banned"
 	"github.com/seed75154129/ratelimit/internal/hint"
 	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/naming"
@@ -25,11 +27,10 @@ const (
 	// than a decision may take, and limits nobody.
 	shortest = 10 * time.Millisecond
 
-	fewUnits    = 10             // fewer are better counted one by one
-	manyDenials = 10_000         // more lead to no ban
-	longBan     = 365 * day      // longer ones are mostly a unit too large
-	longFill    = 30 * day       // to refill a bucket
-	day         = 24 * time.Hour // without leap seconds
+	fewUnits = 10             // fewer are better counted one by one
+	longBan  = 365 * day      // longer ones are mostly a unit too large
+	longFill = 30 * day       // to refill a bucket
+	day      = 24 * time.Hour // without leap seconds
 )
 
 // unseen is the remedy for a character that editors and reviews do not show.
@@ -252,9 +253,13 @@ var table = []row{
 				*d = shortest // which is reported once
 			}
 		}
-		for _, err := range view.Each(b.Validate()) {
+		for _, err := range view.Each(banned.Terms{After: b.After, Within: cmp.Or(b.Within, shortest), For: b.For}.Validate()) {
 			part, text, _ := strings.Cut(err.Error(), ": ")
 			f.in([]any{part}, "%s", text)
+		}
+		if most, within, l := r.mostCharged(); r.ChargeOn != nil && b.After > most && most > 0 {
+			f.in([]any{"after"}, "%d responses that count cannot come within %s, since the limit %s admits %d, and with charge_on a denial is no strike; write a longer within or a lower after",
+				b.After, within, l, most)
 		}
 		if r.Key != nil && keyfunc.Describe(r.Key).Values() == 0 {
 			f.say("all clients have one key, so each of them could have all others denied: " +
@@ -276,9 +281,6 @@ var table = []row{
 		}
 	}},
 	{field: "Ban", warn: true, rule: func(r *Rule, f *found) {
-		if r.Ban.After > manyDenials {
-			f.say("it bans after %d denials, which hardly any client reaches; write fewer", r.Ban.After)
-		}
 		if r.Ban.For > longBan {
 			f.say("it bans for %d days, so whoever has the address next is denied, too; write less than a year", r.Ban.For/day)
 		}
@@ -344,7 +346,7 @@ var table = []row{
 		if r.ChargeOn != nil {
 			f.say("does not go with charging by response: units of a batch are not given back one by one; leave one of them out")
 		}
-		if r.Ban != (algorithms.Ban{}) {
+		if r.Ban != (Ban{}) {
 			f.say("does not go with a ban: who is denied inside a batch is not counted in Redis; leave one of them out")
 		}
 	}},

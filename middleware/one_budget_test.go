@@ -52,7 +52,7 @@ func TestARequestWaitsOneBudget(t *testing.T) {
 	srv := redistest.Start(t)
 	one := func(r middleware.Rule) [][]middleware.Rule { return [][]middleware.Rule{{r}} }
 	refills := middleware.Rule{Name: "refills", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 40, Period: time.Second, Burst: 1, Algorithm: algorithms.TokenBucket}}
-	login := middleware.Rule{Name: "login", Key: keyfunc.IP, Limit: algorithms.PerHour(100), ChargeOn: []int{401}, Ban: algorithms.Ban{After: 50, For: time.Hour}}
+	login := middleware.Rule{Name: "login", Key: keyfunc.IP, Limit: algorithms.PerHour(100), ChargeOn: []int{401}}
 	plain := middleware.Rule{Name: "plain", Key: keyfunc.IP, Limit: algorithms.PerHour(100)}
 	byBody := middleware.Rule{Name: "body", Key: keyfunc.BodyJSON("user", 1000), Limit: algorithms.PerHour(100)}
 	for name, c := range map[string]struct {

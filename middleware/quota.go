@@ -58,7 +58,7 @@ func (m *Middleware) serveQuotas(w http.ResponseWriter, r *http.Request) {
 	var d algorithms.Decision
 	if checks := e.quotaChecks(); len(checks) > 0 {
 		var err error
-		if d, err = m.limiter.ask(r.Context(), true, checks); err != nil {
+		if d, err = m.ask(r.Context(), e.set, true, checks); err != nil {
 			m.refuse(w, r, err)
 			return
 		}
@@ -98,8 +98,8 @@ func (e *evaluation) quotaChecks() (checks []algorithms.Check) {
 				e.set.hints.say("QuotaHandler shows %d limits, and leaves out the rest of rule %q and those after it", maxQuotas, check.Rule)
 				return checks
 			}
+			check.Limit = l
 			checks = append(checks, check)
-			setLimit(&checks[len(checks)-1], l)
 		}
 	}
 	return checks

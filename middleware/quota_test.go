@@ -34,7 +34,9 @@ func TestQuotaHandler(t *testing.T) {
 				r.Match, r.Tiers = []string{"GET /search"}, map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(30), algorithms.PerMonth(100, "UTC")}}
 			}),
 			with("running", func(r *ratelimit.Rule) { r.Limit, r.Match = algorithms.MaxInFlight(3), []string{"GET /jobs"} }),
-			with("banned", func(r *ratelimit.Rule) { r.Limit, r.Match = algorithms.PerSecond(9), []string{"GET /banned"} }),
+			with("banned", func(r *ratelimit.Rule) {
+				r.Limit, r.Match, r.Ban = algorithms.PerSecond(9), []string{"GET /banned"}, ratelimit.Ban{After: 100, For: time.Hour}
+			}),
 			with("tenth", func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, 1; r.Cost = 2 }),
 			with("bucket", func(r *ratelimit.Rule) {
 				r.Limit, r.Match = algorithms.Limit{Rate: 60_000, Period: time.Minute, Burst: 20_000, Algorithm: algorithms.TokenBucket}, []string{"GET /search"}
@@ -59,8 +61,7 @@ func TestQuotaHandler(t *testing.T) {
 			serve(app, "GET /search", "User", "alice", "Tier", "pro")
 		}
 		serve(app, "GET /search", "User", "bob", "Tier", "pro")
-		banned, err := m.Checks("banned", "alice")
-		if err != nil || m.Limiter().Ban(t.Context(), time.Hour, banned...) != nil {
+		if err := m.Ban(t.Context(), "banned", time.Hour, "alice"); err != nil {
 			t.Fatal(err)
 		}
 		in := func(d time.Duration) string {

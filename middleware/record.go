@@ -87,7 +87,7 @@ func (m *Middleware) recordDenial(ctx context.Context, w *watch, r *algorithms.R
 		if r.BanBegan {
 			by = banned.ByRule
 		}
-		m.bans.Note(banned.Key{Rule: r.Check.Rule, Key: key}, by, time.Now(), r.BannedFor)
+		m.noteBan(&r.Check, by, r.BannedFor)
 	}
 	suppressed, ok := m.mayLog(ctx, w, now)
 	if !ok {

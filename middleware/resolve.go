@@ -39,8 +39,7 @@ func (e *evaluation) resolve(i int, checks []algorithms.Check) []algorithms.Chec
 	switch {
 	case err == nil:
 		check.Key = key
-	case errors.Is(err, keyfunc.ErrNoKey): // these requests share one count, which one client must not have banned
-		check.Ban = algorithms.Ban{}
+	case errors.Is(err, keyfunc.ErrNoKey): // these requests share one count
 	case errors.Is(err, keyfunc.ErrSkip):
 		e.count(i, outcomeSkipped)
 		return checks
@@ -156,14 +155,7 @@ func hash(rule, key string) uint64 {
 func appendChecks(all []algorithms.Check, check *algorithms.Check, windows []algorithms.Limit) []algorithms.Check {
 	for _, l := range windows {
 		all = append(all, *check)
-		setLimit(&all[len(all)-1], l)
+		all[len(all)-1].Limit = l
 	}
 	return all
-}
-
-// setLimit sets the limit of a check.
-func setLimit(check *algorithms.Check, l algorithms.Limit) {
-	if check.Limit = l; !leadsToBan(l) {
-		check.Ban = algorithms.Ban{}
-	}
 }

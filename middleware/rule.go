@@ -87,19 +87,19 @@ type Rule struct {
 	// status is written takes precedence.
 	ChargeOn []int
 
-	// Ban denies a key for longer after repeated denials; zero means no ban. Keys in
-	// shadow are not banned, and their denials do not count. The same holds for
-	// requests without a key, which share one count. With several windows, Within is
-	// required. Denials by calendar windows do not count.
+	// Ban denies a key for longer after repeated strikes; zero means no ban. A strike is a
+	// denial or, with ChargeOn, only a response whose status counts: a denial may be due to
+	// requests whose status is still to come, such as several logins behind one address. The
+	// limits must admit After such responses within Within. As many requests of a key as the
+	// limits admit may be in progress when its ban begins, so keep them at After or below.
 	//
-	// With ChargeOn, a denial does not count towards the ban while this process serves
-	// requests of the key that may be refunded, such as several logins behind one
-	// address. Each of these requests has that effect for 10 seconds at most.
+	// Keys in shadow are not banned, and their denials are no strikes. The same holds for
+	// requests without a key, which share one count. With several windows, Within is required.
 	//
 	// A ban belongs to the rule's name and stays when the limits change. A rule that is left
 	// out for a time, or has no Ban for a time, enforces the ban again afterwards, until the
-	// ban ends. The limiter's Reset, or its Ban for 0, lifts the ban.
-	Ban algorithms.Ban
+	// ban ends. [Middleware.Ban] bans by hand, and lifts bans.
+	Ban Ban
 
 	// Fail applies while the store cannot count; zero is [failmode.Local]. A limiter
 	// without a failmode.Guard cannot count locally: if it fails, all modes but

@@ -81,7 +81,7 @@ func inFile(r *ratelimit.Rule) (document []byte, ok bool) {
 	if r.ChargeOn != nil {
 		rule["charge_on"] = r.ChargeOn
 	}
-	if r.Ban != (algorithms.Ban{}) {
+	if r.Ban != (ratelimit.Ban{}) {
 		ban := map[string]any{"after": r.Ban.After, "for": view.Span(r.Ban.For)}
 		if r.Ban.Within != 0 {
 			ban["within"] = view.Span(r.Ban.Within)
@@ -117,15 +117,15 @@ func TestWhatRulesMaySay(t *testing.T) {
 		"statuses": func(r *ratelimit.Rule) { r.ChargeOn = []int{200, 401, 599} },
 		"several limits, with a ban": func(r *ratelimit.Rule) {
 			r.Limit, r.Limits = algorithms.Limit{}, []algorithms.Limit{algorithms.PerSecond(10), algorithms.PerMinute(100), bucket(100), algorithms.PerMonth(1000, "UTC")}
-			r.Ban = algorithms.Ban{After: 5, Within: time.Minute, For: time.Hour}
+			r.Ban = ratelimit.Ban{After: 5, Within: time.Minute, For: time.Hour}
 		},
 		"statuses of a month": func(r *ratelimit.Rule) {
 			r.ChargeOn, r.Limit = []int{401}, algorithms.PerMonth(5, "Europe/Berlin")
 		},
 		"statuses of log": func(r *ratelimit.Rule) { r.ChargeOn, r.Limit.Algorithm = []int{401}, algorithms.SlidingLog },
-		"a ban":           func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 1, For: 10 * time.Millisecond} },
+		"a ban":           func(r *ratelimit.Rule) { r.Ban = ratelimit.Ban{After: 1, For: 10 * time.Millisecond} },
 		"all of a ban": func(r *ratelimit.Rule) {
-			r.Ban = algorithms.Ban{After: 1 << 60, Within: time.Hour, For: 720 * time.Hour}
+			r.Ban = ratelimit.Ban{After: 10_001, Within: time.Hour, For: 720 * time.Hour}
 		},
 		"all in shadow":           func(r *ratelimit.Rule) { r.Shadow = true },
 		"a part in shadow":        func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, 5e-324 },
@@ -162,7 +162,7 @@ func TestMistakesInRules(t *testing.T) {
 		}},
 		{func(r *ratelimit.Rule) {
 			r.Limit, r.Limits, r.Cost = algorithms.Limit{}, []algorithms.Limit{algorithms.PerSecond(10), algorithms.PerMonth(1000, "UTC")}, 11
-			r.Ban, r.Lease = algorithms.Ban{After: 5, For: time.Hour}, true
+			r.Ban, r.Lease = ratelimit.Ban{After: 5, For: time.Hour}, true
 		}, []string{
 			"cost: 11 is above the 10 units that the limit 10/1s can hold",
 			"ban: needs within, since the periods of several limits differ",
@@ -235,20 +235,20 @@ func TestMistakesInRules(t *testing.T) {
 			"charge on: needs a window, from which all can be given back, and the limit 5/1m burst 9 is none; use fixed_window",
 			`charge on: needs a window, from which all can be given back, and tier "pro"'s limit 9/1m token_bucket is none`,
 		}},
-		{func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{Within: time.Minute} }, []string{
-			"ban.after: must be at least 1", "ban.for: must be at least 1µs, got 0s",
+		{func(r *ratelimit.Rule) { r.Ban = ratelimit.Ban{Within: time.Minute} }, []string{
+			"ban.after: must be at least 1", "ban.for: must be positive, got 0s",
 		}},
-		{func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 1, Within: -1, For: 1500} }, []string{
-			"ban.for: the time 1.5µs is below 10ms", "ban.within: must be at least 1µs, got -1ns",
+		{func(r *ratelimit.Rule) { r.Ban = ratelimit.Ban{After: 1, Within: -1, For: 1500} }, []string{
+			"ban.for: the time 1.5µs is below 10ms", "ban.within: must be whole microseconds, at least 1µs",
 		}},
-		{func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 1, For: math.MaxInt64 / 1000 * 1000} }, []string{
-			"ban.for: must be below 2^52 µs",
+		{func(r *ratelimit.Rule) { r.Ban = ratelimit.Ban{After: 1, For: math.MaxInt64 / 1000 * 1000} }, []string{
+			"ban.for: must be at most 70 years",
 		}},
-		{func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 1, Within: 9 * time.Millisecond, For: 1000} }, []string{
+		{func(r *ratelimit.Rule) { r.Ban = ratelimit.Ban{After: 1, Within: 9 * time.Millisecond, For: 1000} }, []string{
 			"ban.within: the time 9ms is below 10ms", "ban.for: the time 1µs is below 10ms",
 		}},
 		{func(r *ratelimit.Rule) {
-			r.Ban, r.Key = algorithms.Ban{After: 1, For: time.Hour}, keyfunc.Hashed(keyfunc.Everyone, nil)
+			r.Ban, r.Key = ratelimit.Ban{After: 1, For: time.Hour}, keyfunc.Hashed(keyfunc.Everyone, nil)
 		}, []string{
 			"ban: all clients have one key",
 		}},
@@ -258,7 +258,7 @@ func TestMistakesInRules(t *testing.T) {
 			"limit: the period 60µs is below 10ms; a number without a unit", `tiers.pro: the period 9.999ms is below 10ms`,
 		}},
 		{func(r *ratelimit.Rule) {
-			r.Limit, r.Lease, r.Ban = algorithms.PerMonth(5, "UTC"), true, algorithms.Ban{After: 1, For: time.Hour}
+			r.Limit, r.Lease, r.Ban = algorithms.PerMonth(5, "UTC"), true, ratelimit.Ban{After: 1, For: time.Hour}
 		}, []string{
 			"ban: denials by calendar windows lead to no ban",
 			"lease: units can be taken in batches only by fixed_window and sliding_window, and the limit 5/month@UTC is neither", "lease: does not go with a ban",
@@ -269,7 +269,7 @@ func TestMistakesInRules(t *testing.T) {
 			"limit: calendar day@ needs a time zone; write day@UTC", `tiers.pro: calendar "month@Mars/Olympus": this program cannot load the time zone`,
 		}},
 		{func(r *ratelimit.Rule) {
-			r.Limit, r.Ban, r.Lease = algorithms.PerHour(5), algorithms.Ban{After: 1, For: time.Hour}, true
+			r.Limit, r.Ban, r.Lease = algorithms.PerHour(5), ratelimit.Ban{After: 1, For: time.Hour}, true
 			r.Tiers = map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(9), algorithms.PerMinute(7)}, "max": {algorithms.PerMonth(9, "UTC")}}
 		}, []string{
 			`tiers.pro: 9/1m and 7/1m are one count`,
@@ -297,7 +297,7 @@ func TestMistakesInRules(t *testing.T) {
 		}},
 		{func(r *ratelimit.Rule) { r.Lease, r.Limit.Algorithm = true, algorithms.SlidingLog }, []string{"lease: units can"}},
 		{func(r *ratelimit.Rule) {
-			r.Lease, r.ChargeOn, r.Ban = true, []int{401}, algorithms.Ban{After: 1, For: time.Minute}
+			r.Lease, r.ChargeOn, r.Ban = true, []int{401}, ratelimit.Ban{After: 1, For: time.Minute}
 		}, []string{"lease: does not go with charging by response", "lease: does not go with a ban"}},
 	} {
 		got := validated(c.change)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/banned"
 	"github.com/seed75154129/ratelimit/internal/hint"
 	"github.com/seed75154129/ratelimit/internal/pattern"
 )
@@ -21,13 +22,10 @@ type rule struct {
 	check     algorithms.Check  // by the first of the own limits, without the key
 	limits                      // of requests
 	costs     pattern.Values
-	shadow    float64   // the fraction of keys that are not enforced
-	costSaid  sync.Once // that CostFor returns more than a limit can hold
+	ban       banned.Terms // of source.Ban, if there is one
+	shadow    float64      // the fraction of keys that are not enforced
+	costSaid  sync.Once    // that CostFor returns more than a limit can hold
 }
-
-// spares reports whether a denial that may come of charges which are given back
-// later does not count towards the rule's ban.
-func (r *rule) spares() bool { return r.source.ChargeOn != nil && r.check.Ban != (algorithms.Ban{}) }
 
 // applies reports whether the rule matches a request.
 func (r *rule) applies(t *pattern.Target) bool {

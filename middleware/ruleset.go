@@ -29,7 +29,8 @@ func compile(rules []Rule, s share) ([]rule, error) {
 		}
 		c.limits = limitsBy(&c.source, s)
 		c.check = algorithms.Check{Rule: r.Name, Limit: c.own[0], Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: c.shadow == 1,
-			Lease: r.Lease, Provisional: len(r.ChargeOn) > 0, Ban: r.Ban}
+			Lease: r.Lease, Provisional: len(r.ChargeOn) > 0}
+		c.ban = r.Ban.terms(c.own)
 	}
 	reuseKeys(compiled)
 	return compiled, nil
@@ -64,7 +65,7 @@ type ruleset struct {
 	watches    []watch         // one for each rule
 	hidden     map[string]bool // by name
 	chargesOn  bool            // a rule has ChargeOn
-	spares     bool            // a rule has ChargeOn and a Ban
+	bans       bool            // a rule has a Ban
 	hints      *hints
 	generation int   // 1 for the first
 	version    int64 // of the document; 0 if it has none
@@ -91,7 +92,7 @@ func newRuleset(rules []rule, old *ruleset, config *Config, s share) *ruleset {
 			set.chargesOn = true
 			set.hints.listening.Add(1)
 		}
-		set.spares = set.spares || rules[i].spares()
+		set.bans = set.bans || rules[i].source.Ban != (Ban{})
 		if rules[i].source.Hidden {
 			set.hidden[c.Rule] = true
 		}
@@ -127,12 +128,6 @@ func (set *ruleset) seriesOf(rule string) *series {
 		return set.watches[at].series
 	}
 	return new(series)
-}
-
-// sparing reports whether denials of a check do not always count towards its ban.
-func (set *ruleset) sparing(c algorithms.Check) bool {
-	at, ok := set.find(c.Rule, 0)
-	return ok && set.rules[at].spares() && !c.Shadow
 }
 
 // mayRefund reports whether a rule with ChargeOn has charged the request.

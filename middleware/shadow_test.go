@@ -91,7 +91,7 @@ func bystanders() []ratelimit.Rule {
 				r.ChargeOn = []int{401}
 			}
 			if i < 3 && j != 1 { // everyone is not banned
-				r.Ban = algorithms.Ban{After: 1, For: time.Hour}
+				r.Ban = ratelimit.Ban{After: 1, For: time.Hour}
 			}
 			rules = append(rules, r)
 		}
@@ -193,7 +193,7 @@ func TestShadowChangesNothing(t *testing.T) {
 
 // While a new limit is enforced for a part of the keys, only they are denied and banned.
 func TestShadowEnforcesTheRest(t *testing.T) {
-	m := inMemory(t, ratelimit.Rule{Name: "r", Key: keyfunc.Header("Key"), Limit: algorithms.PerHour(1), Shadow: true, Enforce: 0.5, Ban: algorithms.Ban{After: 1, For: 24 * time.Hour}})
+	m := inMemory(t, ratelimit.Rule{Name: "r", Key: keyfunc.Header("Key"), Limit: algorithms.PerHour(1), Shadow: true, Enforce: 0.5, Ban: ratelimit.Ban{After: 1, For: 24 * time.Hour}})
 	h := m.Handler(ok)
 	limited := enforcedKeys(t, "r", 0.5, 100)
 	for i := range 100 {

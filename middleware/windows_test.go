@@ -101,7 +101,7 @@ func TestSeveralWindows(t *testing.T) {
 func TestWindowsAndBans(t *testing.T) {
 	now := noon
 	rule := plan(fixedIn(2, time.Minute), fixedIn(4, time.Hour), algorithms.PerMonth(3, "UTC"))
-	rule.Ban = algorithms.Ban{After: 3, Within: time.Hour, For: 30 * time.Minute}
+	rule.Ban = ratelimit.Ban{After: 3, Within: time.Hour, For: 30 * time.Minute}
 	m := mustNew(t, ratelimit.Config{Limiter: &algorithms.Memory{Now: func() time.Time { return now }}, Rules: []ratelimit.Rule{rule}})
 	h := m.Handler(ok)
 	requests := func(at time.Time, n int, want int) {
@@ -223,25 +223,6 @@ func TestResultOfSeveralWindows(t *testing.T) {
 	}
 }
 
-// A request that may be refunded waits for no other window of its own rule, and what a
-// window denies counts towards the ban, whichever of them it is.
-func TestWindowsChargedByResponseAndBans(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rule := plan(fixedIn(9, time.Minute), fixedIn(1, time.Hour))
-		rule.ChargeOn, rule.Ban = []int{401}, algorithms.Ban{After: 2, Within: time.Hour, For: 2 * time.Hour}
-		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{rule}})
-		h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
-		begun := time.Now()
-		times(3, h, "GET /")
-		if d, err := m.Peek(request("GET /")); err != nil || !slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return r.BannedFor > 0 }) {
-			t.Errorf("not banned: %+v %v", d, err)
-		}
-		if waited := time.Since(begun); waited > 0 {
-			t.Errorf("waited %s", waited)
-		}
-	})
-}
-
 // A sliding window and a bucket of one period are two counts, also where their algorithms
 // are left out.
 func TestAddToTwoAlgorithmsOfOnePeriod(t *testing.T) {
@@ -279,7 +260,7 @@ func TestDenialsByWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		rule := plan(fixedIn(2, time.Minute), algorithms.PerMonth(3, "UTC"))
-		rule.Ban = algorithms.Ban{After: 3, Within: time.Hour, For: time.Hour}
+		rule.Ban = ratelimit.Ban{After: 3, Within: time.Hour, For: time.Hour}
 		rule.LimitsFor = func(r *http.Request) []algorithms.Limit {
 			if r.URL.Path == "/day" {
 				return []algorithms.Limit{fixedIn(1, 24*time.Hour)}

@@ -6,17 +6,23 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/inside"
 )
+
+var lent = algorithms.Internal.Open(&inside.Allow)
 
 // Allow returns a limiter for which every request has room: tests of a handler use it where
 // its limits are not what they test. Nothing is counted.
 func Allow() algorithms.Limiter { return answers{} }
 
 // Deny returns a limiter that denies the checks of one rule, or all checks if the rule is
-// "". The other checks of a denied request have room and are not charged. RetryAfter and
+// "". It bans nobody. The other checks of a denied request have room and are not charged. RetryAfter and
 // ResetAfter are retryAfter, which tests see in the response's headers.
 func Deny(rule string, retryAfter time.Duration) algorithms.Limiter {
-	return answers{denies: func(c algorithms.Check) bool { return rule == "" || c.Rule == rule }, retryAfter: retryAfter}
+	denies := func(c algorithms.Check) bool {
+		return c.Rule == rule || rule == "" && !c.Look && !lent.Check(&c).Exact()
+	}
+	return answers{denies: denies, retryAfter: retryAfter}
 }
 
 // Fail returns a limiter that decides nothing: Take and Peek return err. In a Middleware,
@@ -40,7 +46,7 @@ func (a answers) Take(ctx context.Context, checks ...algorithms.Check) (algorith
 	d, err := a.Peek(ctx, checks...)
 	for i := range d.Results {
 		if r := &d.Results[i]; d.Allowed {
-			r.Charged = max(r.Check.Cost, 1)
+			r.Charged = lent.Check(&r.Check).LeastCost()
 			r.Remaining = max(r.Remaining-r.Charged, 0)
 		}
 	}
@@ -75,6 +81,3 @@ func (a answers) Settle(_ context.Context, charges ...algorithms.Charge) ([]algo
 
 // Reset implements [algorithms.Limiter].
 func (a answers) Reset(context.Context, ...algorithms.Check) error { return a.err }
-
-// Ban implements [algorithms.Limiter].
-func (a answers) Ban(context.Context, time.Duration, ...algorithms.Check) error { return a.err }

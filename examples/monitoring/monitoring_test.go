@@ -246,7 +246,7 @@ func TestMetricsAreThoseOfTheMiddleware(t *testing.T) {
 	limit, err := ratelimit.New(ratelimit.Config{
 		Limiter: guard, TierFor: func(*http.Request) string { return "" },
 		Rules: []ratelimit.Rule{{
-			Name: "queue", Key: keyfunc.IP, Ban: algorithms.Ban{After: 10, For: time.Hour}, Tiers: map[string][]ratelimit.Limit{"pro": {ratelimit.PerMinute(100)}},
+			Name: "queue", Key: keyfunc.IP, Ban: ratelimit.Ban{After: 10, For: time.Hour}, Tiers: map[string][]ratelimit.Limit{"pro": {ratelimit.PerMinute(100)}},
 			Limit: ratelimit.Limit{Rate: 10, Period: time.Second, Burst: 3, Algorithm: algorithms.LeakyBucket},
 		}},
 	})

@@ -68,7 +68,6 @@ type denial struct {
 	reset     time.Duration
 	remaining int64
 	clock     time.Duration // the store's clock at start, since 1970
-	banned    bool
 }
 
 // Start sets what a Cache needs before its first use. refuses reports that the store
@@ -94,8 +93,8 @@ func (d *Cache) of(c *algorithms.Check) uint64 {
 	return maphash.Comparable(d.seed, struct {
 		limit algorithms.Limit
 		cost  int64
-		ban   algorithms.Ban
-	}{c.Limit, max(c.Cost, 1), c.Ban}) | 1
+		look  bool
+	}{c.Limit, max(c.Cost, 1), c.Look}) | 1
 }
 
 // find returns what is known of a check. It requires mu.
@@ -208,9 +207,6 @@ func (n *denial) fill(r *algorithms.Result, now time.Duration) {
 	if n.told == algorithms.Never {
 		r.RetryAfter = algorithms.Never
 	}
-	if n.banned {
-		r.BannedFor = r.RetryAfter
-	}
 }
 
 // ceil rounds up to whole microseconds, as the times of results are.
@@ -222,8 +218,7 @@ func ceil(d time.Duration) time.Duration {
 // Decide has returned.
 func (d *Cache) Learn(asked time.Duration, r *algorithms.Result, again bool) {
 	c := &r.Check
-	denied := r.Err == nil && r.Denies() && r.RetryAfter > 0 && (c.MaxDelay == 0 || r.Remaining < max(c.Cost, 1)) &&
-		(c.Ban == algorithms.Ban{} || r.BannedFor > 0) // each denial counts towards the ban
+	denied := r.Err == nil && r.Denies() && r.RetryAfter > 0 && (c.MaxDelay == 0 || r.Remaining < max(c.Cost, 1))
 	if !denied && !again {
 		return
 	}
@@ -243,7 +238,7 @@ func (d *Cache) Learn(asked time.Duration, r *algorithms.Result, again bool) {
 	now := d.Now()
 	learned := denial{
 		of: d.of(c), ends: asked + r.RetryAfter, ask: asked + askInterval, told: now + r.RetryAfter, reset: now + r.ResetAfter,
-		remaining: r.Remaining, clock: time.Duration(r.At.UnixMicro())*time.Microsecond - now, banned: r.BannedFor > 0,
+		remaining: r.Remaining, clock: time.Duration(r.At.UnixMicro())*time.Microsecond - now,
 	}
 	switch {
 	case r.RetryAfter == algorithms.Never:

@@ -23,7 +23,6 @@ package lease
 //   - Leases are used before known denials, because a known denial is decided by a state in
 //     which leased units are counted. If another check denies the request, the units go back
 //     into the block of their window.
-//   - A ban by hand in another process is noticed with the next block, within a second.
 //   - 4,096 keys of a process have leases. A further key replaces the one in its shard with
 //     the fewest requests, of whatever cost. So a client that sends many keys takes no lease
 //     from a key in use (TestAFloodOfKeysTakesNoLeaseInUse).

@@ -29,8 +29,7 @@ const (
 
 	// demandSpan is for how long a block should last.
 	demandSpan = 100 * time.Millisecond
-	// maxLife is the longest life of a block. For as long, a key that another process
-	// bans is admitted here. A clock that is slewed is not far off by then.
+	// maxLife is the longest life of a block. A clock that is slewed is not far off by then.
 	maxLife = time.Second
 )
 
@@ -225,15 +224,10 @@ func (l *Lease) rate(now time.Time) float64 {
 	return float64(l.before.requests+l.asked.requests) / passed.Seconds()
 }
 
-// Saw notes what the store had left when it answered a request. If the key is banned,
-// it drops the block.
+// Saw notes what the store had left when it answered a request.
 func (l *Lease) Saw(r *algorithms.Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r.BannedFor > 0 {
-		l.empty()
-		return
-	}
 	l.stored = max(r.Remaining, 0)
 }
 
@@ -245,9 +239,6 @@ func (l *Lease) Refilled(r *algorithms.Result, sent time.Time) (left algorithms.
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refills = false
-	if r != nil && r.BannedFor > 0 {
-		l.empty()
-	}
 	if r == nil || r.Charged == 0 || r.Check.Limit != l.limit || l.gone {
 		l.stored = 0 // until the store is asked again
 		if r != nil && r.Charged > 0 {

@@ -40,14 +40,9 @@ package memory
 //
 // # Bans
 //
-// A ban is an entry, and is never evicted while it counts. A denial that finds no space is
-// not counted. So a flood can keep new keys from being banned, and lifts no ban. Bans by
-// hand have as much space again beside MaxKeys, because operators ban during floods. When
-// that is full, a ban by hand fails (TestBansByHandAreBounded).
-//
-// In a Memory all checks of the rule and key obey a ban by hand. In Redis, checks without
-// a Ban obey it only if their algorithm and period are those of a check that was
-// banned.
+// The counts of a ban are never in a sketch, whose cells other keys share: a look needs the
+// whole bucket, so one banned client would ban others. They may take as many entries again as
+// MaxKeys, because bans begin during floods. Beyond that they are not counted.
 //
 // # Following another store
 //

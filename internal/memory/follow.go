@@ -1,13 +1,11 @@
 package memory
 
-import "github.com/seed75154129/ratelimit/internal/step"
-
 // A Followed is another store's decision on a count. Times are in µs.
 type Followed struct {
 	Count                  Count
-	Allowed, Banned        bool
+	Allowed                bool
 	Charged, Remaining, At int64
-	BannedFor              int64
+	RetryAfter             int64
 
 	Units int64 // the outcome: those of the charge that were counted here, which Settle can refund
 }
@@ -37,10 +35,16 @@ func (m *Store) Follow(all []Followed) {
 func (m *Store) followAt(now int64, there *Followed) (followed int64) {
 	c := &there.Count
 	p, pl := &c.Params, &c.place
-	if c.followBan(now, there, m.most); there.Banned {
-		return 0 // Remaining of a banned key does not say what was used
-	}
 	current, _ := pl.load(now, p)
+	switch {
+	case p.Looks() && there.Allowed: // what was counted here is reset
+		pl.shard.table.Remove(pl.id)
+		return 0
+	case p.Looks():
+		until := now + there.RetryAfter
+		pl.store(p.Step.UsedUntil(until, now, *p), until, now, p, m.most)
+		return 0
+	}
 	left, _ := p.Step.Left(current, now, *p)
 	left = max(left, 0)
 	if followed = min(max(there.Charged, 0), left); p.Held {
@@ -62,19 +66,4 @@ func (m *Store) followAt(now int64, there *Followed) (followed int64) {
 	current, _, _ = p.Take(current, now)
 	pl.store(current, p.Until(current, now), now, p, m.most)
 	return followed
-}
-
-// followBan sets or lifts the count's ban as another store reported. For a check without a
-// Ban, the store reports bans by hand only. For a check with a Ban it reports both kinds: a
-// new one is stored as the rule's own ban.
-func (c *Count) followBan(now int64, there *Followed, most int) {
-	switch {
-	case there.Banned:
-		if c.hasRoomForBan(now, most) {
-			byHand := c.banState(now).ByHand || !c.Bans
-			c.storeBan(step.Ban{}, step.Denials{Since: now, Until: now + there.BannedFor, ByHand: byHand})
-		}
-	case c.Bans, c.shard.byHand && !c.Shadow && c.banState(now).ByHand:
-		c.shard.table.Remove(c.ban)
-	}
 }

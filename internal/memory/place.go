@@ -20,7 +20,6 @@ type shard struct {
 	table    table.Table[stored]
 	logs     map[table.ID][]step.LogEntry // of sliding logs in the table
 	sketches sketches
-	byHand   bool // at least one key was banned by hand since the start
 
 	evicted, overflowed uint64 // see Stats
 }
@@ -30,24 +29,18 @@ type place struct {
 	class
 	hash  uint64 // of the key
 	id    table.ID
-	ban   table.ID // of the ban of the rule and the key
 	shard *shard
 	entry *entry // of the count; nil if it has none
 	moves uint64 // of the shard's table, when the entry was found
 
 	estimated bool // the state comes from a sketch, or went to one; an entry may have been made of it in the same call
-
-	bans        bool // the count obeys bans
-	denied      bool // its denial counts towards the ban
-	bannedUntil int64
 }
 
 // place computes where a check is counted.
 func (m *Store) place(pl *place, rule, key string, p *step.Params) {
 	pl.class = class{rule, p.Counts(), p.Row}
-	pl.ban, pl.hash = m.seeds.Client(rule, key)
-	pl.ban[1] |= 1
-	pl.id = pl.ban.Of(p.Window())
+	of, hash := m.seeds.Client(rule, key)
+	pl.id, pl.hash = of.Of(p.Window()), hash
 	pl.shard = &m.shards[pl.hash%shardCount]
 }
 
@@ -87,7 +80,7 @@ func (pl *place) found() *entry {
 func (pl *place) load(now int64, p *step.Params) (current step.State, healed bool) {
 	e := pl.found()
 	if e == nil {
-		if sk := pl.shard.sketches.find(&pl.class); sk != nil && !p.Held {
+		if sk := pl.shard.sketches.find(&pl.class); sk != nil && !p.Held && !p.Own {
 			pl.estimated = true
 			return sk.estimate(pl.hashIn(sk), now, p), false
 		}
@@ -107,7 +100,14 @@ func (pl *place) store(s step.State, until, now int64, p *step.Params, most int)
 		return
 	}
 	if e == nil {
-		if !pl.hasRoom(now, most) && !p.Held { // there are only so many requests under way
+		if p.Own {
+			most *= 2 // for bans in a flood of keys
+		}
+		room := pl.hasRoom(now, most)
+		if !room && p.Own {
+			return
+		}
+		if !room && !p.Held { // there are only so many requests under way
 			pl.estimated = true
 			sk := pl.shard.sketches.need(pl.class, now)
 			sk.raise(pl.hashIn(sk), s, until, now, p)

@@ -8,7 +8,6 @@ package memory
 
 import (
 	"cmp"
-	"slices"
 	"sync"
 	"time"
 
@@ -35,17 +34,13 @@ type Store struct {
 type Count struct {
 	Rule, Key string
 	step.Params
-	Ban    step.Ban
-	Bans   bool // the check has a Ban, and is not a shadow check
 	Shadow bool
-	Waits  bool // the check has a MaxDelay
 
-	Room        bool // the cost fits; a ban may deny all the same
-	Charged     int64
-	Answer      step.Answer
-	State       step.State  // from which Answer was computed
-	Where       step.Placed // the charge
-	BannedUntil int64       // 0 or in the past: not banned; negative: this denial began the ban
+	Room    bool // the cost fits
+	Charged int64
+	Answer  step.Answer
+	State   step.State  // from which Answer was computed
+	Where   step.Placed // the charge
 
 	charged step.State // the state if the request is admitted
 	where   step.Placed
@@ -99,13 +94,10 @@ func (m *Store) decideAt(now int64, charge bool, counts []Count) bool {
 		c.State = current
 		c.charged, c.where, c.Room = c.Take(current, now)
 		allowed = allowed && (c.Room || c.Shadow)
-		if c.meetsBan(charge, now) {
-			allowed = allowed && c.bannedUntil <= now
-		}
 	}
 	for i := range counts {
 		c := &counts[i]
-		if charge && allowed && c.Room {
+		if charge && allowed && c.Room && !c.Looks() {
 			c.Charged, c.State, c.Where = c.Cost, c.charged, c.where
 		}
 		c.Params.Answer(&c.Answer, c.Room, &c.State, c.where, now)
@@ -114,10 +106,6 @@ func (m *Store) decideAt(now int64, charge bool, counts []Count) bool {
 		}
 		if c.estimated {
 			c.shard.overflowed++
-		}
-		if c.bans {
-			told := slices.ContainsFunc(counts[:i], func(other Count) bool { return other.denied && other.ban == c.ban })
-			c.decideBan(now, charge, told, m.most)
 		}
 	}
 	return allowed
@@ -146,33 +134,18 @@ func (m *Store) settleAt(now int64, pl *place, c *step.Correction) step.State {
 	return settled
 }
 
-// BanByHand bans the counts' keys for length µs; 0 lifts their bans.
-func (m *Store) BanByHand(length int64, counts []Count) error {
-	var err error
-	for i := range counts {
-		c := &counts[i]
-		mu := m.locked(c)
-		err = cmp.Or(err, c.banByHand(m.Now(), length, c.Ban, m.most))
-		mu.Unlock()
-	}
-	return err
-}
-
-// Reset forgets the counts and their bans. Counts in a sketch stay.
+// Reset forgets the counts. Those in a sketch stay.
 func (m *Store) Reset(counts []Count) {
 	for i := range counts {
-		m.Forget(&counts[i], true, true)
+		m.Forget(&counts[i])
 	}
 }
 
-// Forget forgets a count, or its key's denials and ban, or both.
-func (m *Store) Forget(c *Count, count, denials bool) {
+// Forget forgets a count.
+func (m *Store) Forget(c *Count) {
 	defer m.locked(c).Unlock()
-	if count && !c.Held { // who runs is counted, whatever is forgotten
+	if !c.Held { // who runs is counted, whatever is forgotten
 		c.shard.table.Remove(c.id)
-	}
-	if denials {
-		c.shard.table.Remove(c.ban)
 	}
 }
 
@@ -186,7 +159,7 @@ func (m *Store) locked(c *Count) *sync.Mutex {
 
 // Stats say how full a Store is.
 type Stats struct {
-	Keys       int    // keys with a count of their own, and bans
+	Keys       int    // keys with a count of their own
 	Sketches   int    // sketches in use, in the shard that has the most
 	Evicted    uint64 // fully replenished keys that were evicted, since the start
 	Overflowed uint64 // checks that were decided by a sketch, since the start

@@ -66,7 +66,7 @@ func TestAStallIsNoticedHoweverManyCall(t *testing.T) {
 		t.Run(fmt.Sprint(callers, " callers"), func(t *testing.T) {
 			g, _ := guardOf(t, srv)
 			asks := flooded
-			asks.Ban = algorithms.Ban{After: 1 << 20, For: time.Hour} // what is denied here asks nobody, and notices nothing
+			asks.Limit.Rate = 90_000_000 // what is denied here asks nobody, and notices nothing
 			defer flood(t, g, asks, callers, func(algorithms.Decision) {}, func() {})()
 			sleepUntil(t.Context(), time.Now().Add(500*time.Millisecond))
 			begun := time.Now()

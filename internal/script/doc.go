@@ -15,8 +15,8 @@ package script
 // they are a state. So a foreign value of megabytes costs no more than a state.
 //
 // A step writes nothing: it says how to write its state. All keys are read before any is
-// written. So a script that meets a value that is no state fails without a write. The
-// request is then decided by take_bans.lua, which leaves only that check undecided
+// written. So a script that meets a value that is no state fails without a write. Its
+// checks are then sent one by one, so that only that one is undecided
 // (TestAForeignValueTakesNoOtherCheckAlong).
 //
 // # Cost
@@ -39,14 +39,6 @@ package script
 //
 // A sliding_log is a list of times, each with the sum of all units up to it. So expiry and
 // RetryAfter are a binary search. One LTRIM removes what has left, at the next charge.
-//
-// # Bans by hand
-//
-// A check without a Ban does not read the key of a ban. So Ban also writes the word "ban"
-// in the place of the count, which no step takes for a state, and moves the count to a
-// key that ends with ":kept". take.lua fails at the word before it writes, and the
-// request is sent again to take_bans.lua. A client that is banned by hand costs a second
-// command, and other clients cost nothing (TestABanByHandIsMetWithoutReadingBans).
 //
 // A Settle of several charges also reads all keys before it writes any. If one holds no
 // state, nothing was settled, and each charge is sent again by itself.

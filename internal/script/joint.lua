@@ -1,6 +1,6 @@
 -- Decides several requests whose checks differ only in their keys and in the ids of in_flight, one after the
 -- other, as take.lua does: a later one sees what an earlier one has charged. All is read before anything is
--- written. A request that cannot be decided, as for a ban by hand or a foreign value, is left out and charged
+-- written. A request that cannot be decided, as for a foreign value, is left out and charged
 -- nothing.
 -- KEYS     for each request one for each check
 -- ARGV     as of take.lua for one of them, with '' in place of an id; then the ids of each; and how many checks

@@ -1,6 +1,6 @@
 -- Renews the leases of requests under way. It adds those that are not there: who runs is counted, whatever
 -- Redis has forgotten.
--- KEYS     two for each count: its set, as of steps/in_flight.lua, and where it is kept during a ban by hand
+-- KEYS     the set of each count
 -- ARGV     for each count the lease in µs, how many requests follow, and their ids
 -- Returns  how many requests were renewed; or why some were not, other than for a foreign value
 -- Sent by  store.Renew in algorithms/in_flight.go
@@ -15,7 +15,7 @@ local now = time[1] * 1000000 + time[2]
 
 local at, renewed, refused = 1, 0, nil
 local former, lease, ms, ends -- mostly all have one lease
-for i = 1, #KEYS, 2 do
+for i = 1, #KEYS do
   local key, n = KEYS[i], ARGV[at + 1] + 0
   if ARGV[at] ~= former then
     former, lease = ARGV[at], ARGV[at] + 0
@@ -26,15 +26,6 @@ for i = 1, #KEYS, 2 do
     members[2 * j - 1], members[2 * j] = ends, ARGV[at + 1 + j]
   end
   local added = redis.pcall('ZADD', key, unpack(members))
-  if type(added) == 'table' then -- a ban by hand, or a foreign value
-    if redis.pcall('GETRANGE', key, '0', '3') == 'ban' then
-      if call('PTTL', key) < lease / 1000 + 1 then
-        call('PEXPIRE', key, ms)
-      end
-      key = KEYS[i + 1]
-      added = redis.pcall('ZADD', key, unpack(members))
-    end
-  end
   if type(added) == 'table' then
     if not find(added.err, 'WRONGTYPE', 1, true) then -- no memory, or a replica: to be tried again
       refused = added

@@ -8,9 +8,8 @@ import (
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// ParseReply turns the reply of take.lua or take_bans.lua into numbers: the clock in
-// µs; for each check 1 or 0 (has it room?), or 2 if it is undecided, and three of its
-// state as it is stored; then those of the line "bans".
+// ParseReply turns the reply of take.lua into numbers: the clock in µs; for each check 1 or 0
+// (has it room?) and three of its state as it is stored.
 func ParseReply(reply string) ([]int64, error) {
 	numbers, ok := parse(reply)
 	if !ok {
@@ -30,16 +29,9 @@ func parse(reply string) (numbers []int64, ok bool) {
 	for i := int64(1); more; i++ {
 		var line string
 		line, rest, more = strings.Cut(rest, "\n")
-		if bans, found := strings.CutPrefix(line, "bans "); found {
-			numbers, ok = appendNumbers(numbers, bans)
-			return numbers, ok && !more && len(denied) == 0
-		}
 		room, end := int64(1), len(numbers)+4
-		switch {
-		case len(denied) > 0 && denied[0] == i:
+		if len(denied) > 0 && denied[0] == i {
 			room, denied = 0, denied[1:]
-		case line == "?":
-			room, line = 2, ""
 		}
 		if numbers = append(numbers, room); line != "" {
 			numbers, ok = appendState(numbers, line)

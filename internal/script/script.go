@@ -17,12 +17,6 @@ var (
 	joint string
 	//go:embed settle.lua
 	settle string
-	//go:embed take_bans.lua
-	takeBans string
-	//go:embed bans.lua
-	bans string
-	//go:embed settle_kept.lua
-	settleKept string
 	//go:embed renew.lua
 	renew string
 	//go:embed instances.lua
@@ -31,15 +25,12 @@ var (
 
 // The scripts. Each says at its top what it does.
 var (
-	Joint      = transport.NewScript(common+joint, nil)
-	Take       = transport.NewScript(common+take, ParseReply).JoinedBy(Joint)
-	TakeBans   = transport.NewScript(takeBans, ParseReply)
-	Bans       = transport.NewScript(bans, nil)
-	Settle     = transport.NewScript(common+settle, nil)
-	SettleKept = transport.NewScript(settleKept, nil)
-	Renew      = transport.NewScript(renew, nil)
-	Instances  = transport.NewScript(instances, nil)
+	Joint     = transport.NewScript(common+joint, nil)
+	Take      = transport.NewScript(common+take, ParseReply).JoinedBy(Joint)
+	Settle    = transport.NewScript(common+settle, nil)
+	Renew     = transport.NewScript(renew, nil)
+	Instances = transport.NewScript(instances, nil)
 )
 
 // All are the scripts that decisions, settlements and heartbeats run.
-var All = []*transport.Script{Take, Joint, TakeBans, Bans, Settle, SettleKept, Renew, Instances}
+var All = []*transport.Script{Take, Joint, Settle, Renew, Instances}

@@ -1,4 +1,4 @@
--- Decides all checks of a request, none with a ban: checks all, then charges all or none.
+-- Decides all checks of a request: checks all, then charges all or none.
 -- KEYS     one for each check
 -- ARGV     1 to charge, 0 to look; then for each check the code of its step, negative for a shadow
 --          check, and the step's arguments

@@ -76,14 +76,6 @@ package step
 // log's with the entry. What raised a count to the end of the exact range is never refunded,
 // because the count does not say how much of it that was.
 //
-// # Bans
-//
-// The state of a ban is when the first denial came (or the ban began), when the denials
-// are forgotten (or the ban ends), and how many there are. Denials count if they come
-// within Within of the first. So a ban never begins with fewer than After denials, and a
-// burst around the end of that time may take up to twice as many. Two bans on one key
-// count the same denials. Each compares with its own Within.
-//
 // # A new algorithm
 //
 // An algorithm is a row of Table. Other code compares neither names nor codes: what it

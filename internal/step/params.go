@@ -11,15 +11,19 @@ type Params struct {
 	*Row
 	rate, Period int64 // units and µs
 	calendar     *Calendar
-	Cost         int64 // at least 1; a cost above the quota is the quota + 1, which no state admits
+	Cost         int64 // a cost above the quota is the quota + 1, which no state admits; 0 is a look
 	ID           int64 // Held: of the request; a random number below 2^52
 	never        bool  // the cost is above the quota
 	costW, costF int64 // buckets: the time to refill the cost
 	fullW, fullF int64 // buckets: the time to refill the whole bucket
 	roomW, roomF int64 // buckets: how far ahead of now TAT may be after the charge
+	Own          bool  // a Memory counts it in an entry of its own, or not at all
 
 	Bound *Bound // the cached conversion that these are equal to; nil if there is none
 }
+
+// Look is the cost of a check that fits if the bucket is full, and is charged nothing.
+const Look = 0
 
 // Params computes the params of a valid limit. cost and maxDelay must not be negative.
 func (l Limit) Params(cost int64, maxDelay time.Duration, row *Row) Params {
@@ -31,7 +35,6 @@ func (l Limit) Params(cost int64, maxDelay time.Duration, row *Row) Params {
 	if row.Bucket {
 		p.fullW, p.fullF = p.refill(quota)
 	}
-	cost = max(cost, 1)
 	p.never = cost > quota
 	p.SetCost(min(cost, quota+1))
 	if row.Queue && maxDelay > 0 {
@@ -40,17 +43,8 @@ func (l Limit) Params(cost int64, maxDelay time.Duration, row *Row) Params {
 	return p
 }
 
-// Spare is how far ahead of now TAT may be before the charge, if MaxDelay is ignored. It is
-// -1 for algorithms other than queues, and if the cost never fits.
-func (p *Params) Spare() (w, f int64) {
-	if w, f = p.fullW-p.costW, p.fullF-p.costF; f < 0 {
-		w, f = w-1, f+p.rate
-	}
-	if !p.Queue || w < 0 {
-		return -1, 0
-	}
-	return w, f
-}
+// Looks reports whether the cost is a [Look].
+func (p *Params) Looks() bool { return p.Cost == Look }
 
 // Window is that of the limit.
 func (p *Params) Window() uint64 { return windowOf(p.Counts(), p.Number) }
@@ -87,7 +81,9 @@ func (p *Params) SetCost(units int64) {
 	p.Bound = nil
 	if p.Cost = units; p.Bucket {
 		p.costW, p.costF = p.refill(units)
-		p.roomW, p.roomF = p.fullW, p.fullF
+		if p.roomW, p.roomF = p.fullW, p.fullF; units == Look {
+			p.roomW, p.roomF = 0, 0
+		}
 	}
 }
 

@@ -40,17 +40,21 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 	case "reset":
 		err = h.limiter.Reset(ctx, client.Checks...)
 	case "used":
-		err = h.use(ctx, o, client.Limits)
+		err = h.use(ctx, &rules[at], o, client.Limits)
 	case "raise":
 		err = h.raise(ctx, &rules[at], o, keys)
-	case "ban":
-		if why := deniesNothing(client.Limits); why != "" {
-			err = &mistake{http.StatusConflict, fmt.Errorf("not banned, because a ban would deny nothing: %s", why)}
+	case "ban", "unban": // a ban of no length ends one
+		why := ""
+		if rules[at].Ban == nil {
+			why = "the rule has no ban, so its requests look at none; give it one"
+		} else if o.action == "ban" {
+			why = deniesNothing(client.Limits)
+		}
+		if why != "" {
+			err = &mistake{http.StatusConflict, fmt.Errorf("not done, because a ban would deny nothing: %s", why)}
 			break
 		}
-		fallthrough
-	case "unban": // a ban of no length ends one
-		err = h.limiter.Ban(ctx, o.lasts, client.Checks...)
+		err = middlewares.Ban(ctx, h.limit, o.rule, o.lasts, keys...)
 	}
 	_, told := errors.AsType[*mistake](err)
 	for _, key := range keys {
@@ -133,7 +137,7 @@ func noRule(name string, rules []view.Rule) error {
 
 // use sets what is used of one count: it is forgotten, with the key's ban, and charged again.
 // Requests that come between are counted on top.
-func (h *handler) use(ctx context.Context, o order, limits []view.ClientLimit) error {
+func (h *handler) use(ctx context.Context, rule *view.Rule, o order, limits []view.ClientLimit) error {
 	bad := func(format string, args ...any) error {
 		return &mistake{http.StatusBadRequest, fmt.Errorf("used: "+format, args...)}
 	}
@@ -165,14 +169,17 @@ func (h *handler) use(ctx context.Context, o order, limits []view.ClientLimit) e
 		return bad("of %s at most %d can be used, got %d", view.Limit(l), l.Quota(), o.used)
 	}
 	err := h.limiter.Reset(ctx, found[0])
-	middlewares.Bans(h.limit).Forget(banned.Key{Rule: o.rule, Key: middlewares.Shown(h.limit, check.Key).Kept})
+	if rule.Ban != nil {
+		err = errors.Join(err, middlewares.Ban(ctx, h.limit, o.rule, 0, check.Key))
+		middlewares.Bans(h.limit).Forget(banned.Key{Rule: o.rule, Key: middlewares.Shown(h.limit, check.Key).Kept})
+	}
 	if err != nil {
 		return fmt.Errorf("not set, and forgotten in this process: %w", err)
 	}
 	if o.used == 0 {
 		return nil
 	}
-	check.Cost, check.Ban, check.Shadow, check.Lease = min(o.used, l.Quota()), algorithms.Ban{}, false, false
+	check.Cost, check.Shadow, check.Lease = min(o.used, l.Quota()), false, false
 	d, err := h.limiter.Take(ctx, check)
 	if err == nil && d.Allowed && check.Cost < o.used {
 		d.Results, err = h.limiter.Settle(ctx, algorithms.Charge{Result: d.Results[0], Cost: o.used})

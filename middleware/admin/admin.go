@@ -43,8 +43,8 @@ import (
 //
 // A client is named as for [ratelimit.Middleware.Checks], with a value for each part of
 // the rule's Key, or by the id of an entry in one of the lists. The path does not matter.
-// A ban that would deny nothing is refused: the rule is in shadow for the client, or the
-// client is unlimited. action=raise adds an override to the document in Redis, if a
+// A ban that would deny nothing is refused: the rule has no Ban or is in shadow for the
+// client, or the client is unlimited. action=raise adds an override to the document in Redis, if a
 // rulefile.Loader with a Fleet watches it for this Middleware; otherwise copy the override
 // that the page shows into the rules.
 //

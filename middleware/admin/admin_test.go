@@ -68,6 +68,12 @@ func perHour(name string, rate int64, match ...string) ratelimit.Rule {
 	return ratelimit.Rule{Name: name, Match: match, Key: keyfunc.IP, Limit: algorithms.PerHour(rate)}
 }
 
+// bannable gives a rule a ban that no test reaches, so that operators can ban by it.
+func bannable(r ratelimit.Rule) ratelimit.Rule {
+	r.Ban = ratelimit.Ban{After: 10_001, Within: time.Hour, For: 24 * time.Hour}
+	return r
+}
+
 func guardOf(t *testing.T, client algorithms.Client) *failmode.Guard {
 	t.Helper()
 	guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "shop", Budget: 5 * time.Second}, Logger: slog.New(slog.DiscardHandler)}
@@ -189,7 +195,7 @@ func TestAdminSetsWhatIsUsed(t *testing.T) {
 				var log bytes.Buffer
 				plan := perHour("plan", 5)
 				plan.Limits, plan.Limit = []algorithms.Limit{plan.Limit, algorithms.PerMonth(100, "UTC")}, algorithms.Limit{}
-				plan.Ban = algorithms.Ban{After: 100, Within: time.Minute, For: time.Hour}
+				plan.Ban = ratelimit.Ban{After: 100, Within: time.Minute, For: time.Hour}
 				bucket, held, tiers := perHour("bucket", 5), perHour("held", 5), perHour("tiers", 5)
 				tiers.Tiers = map[string][]algorithms.Limit{"pro": {algorithms.PerHour(50)}} // in the same count
 				buckets := tiers
@@ -274,7 +280,7 @@ func TestAdminSetsWhatIsUsedUnderEveryRule(t *testing.T) {
 	limits := []string{"5/1h fixed_window", "5/1h sliding_window", "5/1h sliding_log", "5/1h token_bucket", "5/1h gcra", "5/month@UTC"}
 	options := map[string]func(*ratelimit.Rule){
 		"plain":     func(*ratelimit.Rule) {},
-		"ban":       func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 3, Within: time.Minute, For: time.Hour} },
+		"ban":       func(r *ratelimit.Rule) { r.Ban = ratelimit.Ban{After: 3, Within: time.Minute, For: time.Hour} },
 		"lease":     func(r *ratelimit.Rule) { r.Lease = true },
 		"shadow":    func(r *ratelimit.Rule) { r.Shadow = true },
 		"enforce":   func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, 1 },
@@ -287,10 +293,10 @@ func TestAdminSetsWhatIsUsedUnderEveryRule(t *testing.T) {
 			r.Overrides = []ratelimit.Override{{Client: []string{"192.0.2.1"}, Limits: []algorithms.Limit{r.Limit}}}
 		},
 		"shadow, ban": func(r *ratelimit.Rule) {
-			r.Shadow, r.Ban = true, algorithms.Ban{After: 3, Within: time.Minute, For: time.Hour}
+			r.Shadow, r.Ban = true, ratelimit.Ban{After: 3, Within: time.Minute, For: time.Hour}
 		},
 		"override, ban": func(r *ratelimit.Rule) {
-			r.Overrides, r.Ban = []ratelimit.Override{{Client: []string{"192.0.2.1"}, Limits: []algorithms.Limit{r.Limit}}}, algorithms.Ban{After: 3, Within: time.Minute, For: time.Hour}
+			r.Overrides, r.Ban = []ratelimit.Override{{Client: []string{"192.0.2.1"}, Limits: []algorithms.Limit{r.Limit}}}, ratelimit.Ban{After: 3, Within: time.Minute, For: time.Hour}
 		},
 	}
 	for store, limiter := range limiters {
@@ -345,7 +351,7 @@ func TestAdminBansAndUnbans(t *testing.T) {
 	for name, limiter := range limiters {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := mustNew(t, ratelimit.Config{Limiter: limiter(t), Rules: []ratelimit.Rule{perHour("a", 5)}})
+				m := mustNew(t, ratelimit.Config{Limiter: limiter(t), Rules: []ratelimit.Rule{bannable(perHour("a", 5))}})
 				o, app := operator{admin.Handler(m), t, ""}, m.Handler(ok)
 				want := func(step string, status int, banned bool) {
 					t.Helper()
@@ -391,6 +397,7 @@ func TestAdminBansOnlyWhereItDenies(t *testing.T) {
 		why    string // "" bans
 	}{
 		"plain":             {func(*ratelimit.Rule) {}, ""},
+		"no ban":            {func(r *ratelimit.Rule) { r.Ban = ratelimit.Ban{} }, "the rule has no ban, so its requests look at none"},
 		"shadow":            {func(r *ratelimit.Rule) { r.Shadow = true }, "the rule is in shadow for this client"},
 		"shadow, enforced":  {func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, 1 }, ""},
 		"unlimited":         {func(r *ratelimit.Rule) { r.Overrides = until(time.Hour) }, "an override makes this client unlimited"},
@@ -406,9 +413,9 @@ func TestAdminBansOnlyWhereItDenies(t *testing.T) {
 		}, ""},
 		"one key of two, in shadow": {func(r *ratelimit.Rule) {
 			r.Key, r.Overrides, r.Shadow = keyfunc.First(keyfunc.IP, keyfunc.Header("User")), until(time.Hour), true
-		}, "not banned"},
+		}, "a ban would deny nothing"},
 	} {
-		rule := perHour("r", 5)
+		rule := bannable(perHour("r", 5))
 		rule.Key = keyfunc.First(keyfunc.IP)
 		tt.change(&rule)
 		o := operator{admin.Handler(inMemory(t, rule)), t, ""}
@@ -436,24 +443,37 @@ type bans struct {
 	err   error
 }
 
-func (b *bans) Ban(_ context.Context, d time.Duration, checks ...algorithms.Check) error {
-	for _, c := range checks {
-		b.asked = append(b.asked, fmt.Sprint(d, " ", c.Rule, " ", c.Key, " ", c.Limit))
+// Peek is how a ban begins, and Reset of its counts how it ends.
+func (b *bans) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	if c := checks[0]; !c.Look && strings.HasSuffix(c.Rule, "~ban") {
+		b.asked = append(b.asked, fmt.Sprint(time.Duration(c.Limit.Burst-1)*time.Second, " ", c.Rule, " ", c.Key))
+		if b.err != nil {
+			return algorithms.Decision{}, b.err
+		}
 	}
-	return b.err
+	return b.Memory.Peek(ctx, checks...)
+}
+
+func (b *bans) Reset(ctx context.Context, checks ...algorithms.Check) error {
+	for _, c := range checks {
+		if strings.HasSuffix(c.Rule, "~ban") {
+			b.asked = append(b.asked, fmt.Sprint("0s ", c.Rule, " ", c.Key))
+		}
+	}
+	return errors.Join(b.err, b.Memory.Reset(ctx, checks...))
 }
 
 func TestAdminBans(t *testing.T) {
 	var log bytes.Buffer
 	limiter := new(bans)
-	m := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{perHour("a", 5)}, Logger: slog.New(slog.NewTextHandler(&log, nil)), LogKeys: true})
+	m := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{bannable(perHour("a", 5))}, Logger: slog.New(slog.NewTextHandler(&log, nil)), LogKeys: true})
 	o := operator{admin.Handler(m), t, ""}
 	for form, want := range map[string]string{
-		"action=ban&rule=a&value=2001:db8::1&for=15m": "15m0s a 2001:db8::/64 5/1h",
-		"action=ban&rule=a&value=2001:db8::1&for=30d": "720h0m0s a 2001:db8::/64 5/1h",
-		"action=unban&rule=a&value=2001:db8::1":       "0s a 2001:db8::/64 5/1h",
+		"action=ban&rule=a&value=2001:db8::1&for=15m": "15m0s a~ban 2001:db8::/64",
+		"action=ban&rule=a&value=2001:db8::1&for=30d": "720h0m0s a~ban 2001:db8::/64",
+		"action=unban&rule=a&value=2001:db8::1":       "0s a~ban 2001:db8::/64",
 		// of no use to who lifts a ban, and no ban
-		"action=unban&rule=a&value=2001:db8::1&for=15m": "0s a 2001:db8::/64 5/1h",
+		"action=unban&rule=a&value=2001:db8::1&for=15m": "0s a~ban 2001:db8::/64",
 	} {
 		limiter.asked = nil
 		if w := o.post(form); w.Code != http.StatusOK || len(limiter.asked) != 1 || limiter.asked[0] != want {
@@ -472,7 +492,7 @@ func TestAdminBans(t *testing.T) {
 	}
 	limiter.err = errors.New("the store is away")
 	log.Reset()
-	if w := o.post("action=ban&rule=a&value=2001:db8::1&for=1m"); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"error": "ban: the store is away"`) {
+	if w := o.post("action=ban&rule=a&value=2001:db8::1&for=1m"); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `ban: the store is away"`) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	if want := `level=ERROR msg="ratelimit: change by an operator failed" action=ban rule=a keys=[2001:db8::/64]`; !strings.Contains(log.String(), want) {
@@ -486,9 +506,9 @@ func TestAdminListsBans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, login := limitertest.Redis(t), perHour("login", 2)
 		login.Limits = []algorithms.Limit{algorithms.PerMonth(1000, "UTC"), login.Limit} // the first leads to no ban
-		login.Limit, login.Ban = algorithms.Limit{}, algorithms.Ban{After: 3, Within: time.Hour, For: 24 * time.Hour}
+		login.Limit, login.Ban = algorithms.Limit{}, ratelimit.Ban{After: 3, Within: time.Hour, For: 24 * time.Hour}
 		instance := func() (operator, http.Handler) {
-			m := mustNew(t, ratelimit.Config{Limiter: guardOf(t, client), LogKeys: true, Rules: []ratelimit.Rule{login, perHour("plain", 5)}})
+			m := mustNew(t, ratelimit.Config{Limiter: guardOf(t, client), LogKeys: true, Rules: []ratelimit.Rule{login, bannable(perHour("plain", 5))}})
 			return operator{admin.Handler(m), t, ""}, m.Handler(ok)
 		}
 		o, app := instance()
@@ -535,7 +555,7 @@ func TestAdminListsBans(t *testing.T) {
 // without counts is said to have none.
 func TestAdminLooksEverywhere(t *testing.T) {
 	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), LogKeys: true, Rules: []ratelimit.Rule{
-		perHour("a", 5), {Name: "user", Key: keyfunc.Header("User"), Limit: algorithms.PerHour(9)}, {Name: "all", Key: keyfunc.Everyone, Limit: algorithms.PerHour(99)},
+		perHour("a", 5), bannable(ratelimit.Rule{Name: "user", Key: keyfunc.Header("User"), Limit: algorithms.PerHour(9)}), {Name: "all", Key: keyfunc.Everyone, Limit: algorithms.PerHour(99)},
 		{Name: "two", Key: keyfunc.Join(keyfunc.Header("User"), keyfunc.IP), Limit: algorithms.PerHour(9)}, {Name: "key", Key: keyfunc.APIKey("Key"), Limit: algorithms.PerHour(9)},
 	}})
 	times(2, m.Handler(ok), "GET /", "User", "alice")
@@ -638,7 +658,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 		Tiers:  map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(50)}, "staff": ratelimit.Unlimited()}, LimitsFor: func(*http.Request) []algorithms.Limit { return nil },
 		Overrides: []ratelimit.Override{{Client: []string{"192.0.2.1", "alice"}, Limits: []algorithms.Limit{algorithms.PerMinute(70)}, Until: time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC), Note: "OPS-4711"}},
 		Cost:      2, Costs: map[string]int64{"POST /a": 3}, CostFor: func(*http.Request) int64 { return 0 }, ChargeOn: []int{401, 403},
-		Ban: algorithms.Ban{After: 10, Within: time.Minute, For: 15 * time.Minute}, Fail: failmode.Closed, Hidden: true, Shadow: true, Enforce: 0.25,
+		Ban: ratelimit.Ban{After: 10, Within: time.Minute, For: 15 * time.Minute}, Fail: failmode.Closed, Hidden: true, Shadow: true, Enforce: 0.25,
 	}
 	for i := range reflect.TypeFor[ratelimit.Rule]().NumField() {
 		name := reflect.TypeFor[ratelimit.Rule]().Field(i).Name
@@ -647,7 +667,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 		}
 	}
 	plain := perHour("plan", 4)
-	plain.Ban = algorithms.Ban{After: 3, For: 15 * time.Minute}
+	plain.Ban = ratelimit.Ban{After: 3, For: 15 * time.Minute}
 	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), LogKeys: true, Share: 0.5, TierFor: func(*http.Request) string { return "" }, Rules: []ratelimit.Rule{full, plain}})
 	if err := m.SetRules(m.Rules()); err != nil {
 		t.Fatal(err)
@@ -708,15 +728,15 @@ func TestAdminShowsTiers(t *testing.T) {
 func TestAdminShowsNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := inMemory(t, ratelimit.Rule{Name: "r", Key: keyfunc.IP, Limits: []algorithms.Limit{algorithms.PerMonth(2, "UTC"), algorithms.PerHour(5)}},
-			ratelimit.Rule{Name: "held", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(3)}, ratelimit.Rule{Name: "user", Match: []string{"/user"}, Key: keyfunc.Header("User"), Limit: algorithms.PerHour(1)})
+			ratelimit.Rule{Name: "held", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(3)}, bannable(ratelimit.Rule{Name: "user", Match: []string{"/user"}, Key: keyfunc.Header("User"), Limit: algorithms.PerHour(1)}))
 		app, o := m.Handler(ok), operator{admin.Handler(m), t, ""}.browser()
 		times(9, app, "GET /")
 		for _, limit := range []string{"2/month@UTC calendar_window", "5/1h sliding_window"} {
 			o.post("action=used&n=5&rule=r&value=192.0.2.1&override=&limit=" + url.QueryEscape(limit))
 		}
 		client := o.get("rule=r&value=192.0.2.1")
-		banned := o.post("action=ban&for=30d&rule=held&value=192.0.2.1")
-		o.post("action=unban&rule=held&value=192.0.2.1")
+		banned := o.post("action=ban&for=30d&rule=user&value=bob")
+		o.post("action=unban&rule=user&value=bob")
 		o.post("action=reset&rule=r&value=192.0.2.1")
 		for i := range 300 { // more than are counted one by one
 			r := httptest.NewRequest(http.MethodGet, "/user", nil)
@@ -747,7 +767,7 @@ func TestAdminShowsNumbers(t *testing.T) {
 // A browser is sent from what it posted to a look-up that can be reloaded, whose URL has
 // nothing of the client.
 func TestAdminRedirects(t *testing.T) {
-	rules := []ratelimit.Rule{perHour("a", 5), {Name: "key", Key: keyfunc.APIKey("Key"), Limit: algorithms.PerHour(9)}}
+	rules := []ratelimit.Rule{bannable(perHour("a", 5)), bannable(ratelimit.Rule{Name: "key", Key: keyfunc.APIKey("Key"), Limit: algorithms.PerHour(9)})}
 	limiter := new(bans)
 	m := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: rules})
 	h := admin.Handler(m)

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,7 +60,7 @@ func TestAdminEscapesEverything(t *testing.T) {
 	key := evil{keyfunc.Describe(keyfunc.Header("User"))}
 	limiter := new(bans)
 	m := mustNew(t, ratelimit.Config{Limiter: limiter, LogKeys: true, TierFor: func(*http.Request) string { return "" }, Rules: []ratelimit.Rule{
-		{Name: "r", Key: key, Limit: algorithms.PerHour(1), Tiers: map[string][]algorithms.Limit{strings.ReplaceAll(payload, "\u202e", ""): {algorithms.PerMinute(9)}}, Match: []string{`/a"'<b>&amp;`, "/"}, Ban: algorithms.Ban{After: 3, For: time.Hour}},
+		{Name: "r", Key: key, Limit: algorithms.PerHour(1), Tiers: map[string][]algorithms.Limit{strings.ReplaceAll(payload, "\u202e", ""): {algorithms.PerMinute(9)}}, Match: []string{`/a"'<b>&amp;`, "/"}, Ban: ratelimit.Ban{After: 3, For: time.Hour}},
 		perHour("plain", 9),
 	}})
 	m.RulesFailed(errors.New(payload))
@@ -104,7 +105,7 @@ func TestAdminEscapesEverything(t *testing.T) {
 	if got := strings.Count(pages["look up"].Body.String(), exact); got != 6 { // the fifth and sixth set what is used by the rule's limit and by the tier's
 		t.Errorf("%d of 6 forms have the value", got)
 	}
-	if len(limiter.asked) != 2 || limiter.asked[0] != "1m0s r "+payload+" 1/1h" {
+	if len(limiter.asked) != 1 || limiter.asked[0] != "1m0s r~ban "+payload {
 		t.Errorf("%q", limiter.asked)
 	}
 	for _, w := range []*httptest.ResponseRecorder{o.get(""), o.get("rule=r&value=" + value), o.get("rule=" + value)} {
@@ -183,7 +184,7 @@ func TestAdminIsSafeFromOtherSites(t *testing.T) {
 // server listens: a container's port may be published on the loopback address, while
 // the server's own address is another one.
 func TestAdminIsNotRebound(t *testing.T) {
-	m := inMemory(t, perHour("a", 5))
+	m := inMemory(t, bannable(perHour("a", 5)))
 	h, container := admin.Handler(m, "Ops.Example.", "shop-7.internal:8081"), &net.TCPAddr{IP: net.IPv4(172, 17, 0, 2), Port: 8081}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, container)))
@@ -234,7 +235,7 @@ func TestAdminIsNotRebound(t *testing.T) {
 // A flood of denials by keys as large as requests may have does not make a large page.
 func TestAdminIsBounded(t *testing.T) {
 	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), LogKeys: true, Rules: []ratelimit.Rule{
-		{Name: "r", Key: keyfunc.Header("User"), Limit: algorithms.PerHour(1), Ban: algorithms.Ban{After: 1, For: time.Hour}}}})
+		{Name: "r", Key: keyfunc.Header("User"), Limit: algorithms.PerHour(1), Ban: ratelimit.Ban{After: 1, For: time.Hour}}}})
 	app := m.Handler(ok)
 	o := operator{admin.Handler(m), t, ""}
 	o.post("action=ban&for=24h&rule=r&value=by-hand")
@@ -299,8 +300,8 @@ func FuzzAdmin(f *testing.F) {
 	f.Fuzz(func(t *testing.T, form string, post bool) {
 		limiter := new(bans)
 		m := mustNew(t, ratelimit.Config{Limiter: limiter, LogKeys: true, Rules: []ratelimit.Rule{
-			{Name: "r", Key: keyfunc.Header("User"), Limit: algorithms.PerHour(1)}, {Name: "all", Key: keyfunc.Everyone, Limit: algorithms.PerHour(1)},
-			{Name: "both", Key: keyfunc.Join(keyfunc.Header("User"), keyfunc.IP), Limit: algorithms.PerHour(1)},
+			bannable(ratelimit.Rule{Name: "r", Key: keyfunc.Header("User"), Limit: algorithms.PerHour(1)}), {Name: "all", Key: keyfunc.Everyone, Limit: algorithms.PerHour(1)},
+			bannable(ratelimit.Rule{Name: "both", Key: keyfunc.Join(keyfunc.Header("User"), keyfunc.IP), Limit: algorithms.PerHour(1)}),
 		}})
 		r := httptest.NewRequest(http.MethodGet, "http://localhost/", nil)
 		r.URL.RawQuery = form
@@ -318,7 +319,7 @@ func FuzzAdmin(f *testing.F) {
 		}
 		wantNoMarkup(t, form, w.Body.String())
 		sent, _ := url.ParseQuery(form)
-		if len(limiter.asked) > 0 && (!post || w.Code != http.StatusSeeOther || !strings.HasSuffix(sent.Get("action"), "ban") || sent.Get("rule") == "") {
+		if len(limiter.asked) > 0 && (!post || w.Code != http.StatusSeeOther || !slices.Contains([]string{"ban", "unban", "reset", "used"}, sent.Get("action")) || sent.Get("rule") == "") {
 			t.Errorf("%q is an order: %q", form, limiter.asked)
 		}
 	})

@@ -101,7 +101,7 @@ func (h *handler) restOfBan(ctx context.Context, rule, key string, known time.Du
 			checks = append(checks, l.Checks...)
 		}
 	}
-	d, err := h.limiter.Peek(ctx, checks...)
+	d, err := middlewares.Peek(ctx, h.limit, checks...)
 	if err != nil {
 		return known
 	}
@@ -150,6 +150,7 @@ type clientView struct {
 	Order     order  `json:"-"`
 	Secret    bool   `json:"-"` // the values are not shown
 	Powerless string `json:"-"` // why nothing is denied; "" if something may be
+	Bans      bool   `json:"-"` // the rule has a ban, so that clients can be banned by hand
 	YAML      string `json:"-"` // an override for the client; "" if the rule takes none
 	Raises    bool   `json:"-"` // the override can be added here
 	Limit     string `json:"-"` // the rule's own
@@ -215,7 +216,7 @@ func (c *countView) Over() int64 { return max(0, -c.Remaining) }
 
 // look returns how keys stand by each limit that a rule may have for them.
 func (h *handler) look(ctx context.Context, rule *view.Rule, o order, keys []string, limits []view.ClientLimit) *clientView {
-	c := &clientView{Rule: rule.Name, Action: o.action, Order: o, Secret: rule.Secret || o.secret, Powerless: deniesNothing(limits)}
+	c := &clientView{Rule: rule.Name, Action: o.action, Order: o, Secret: rule.Secret || o.secret, Powerless: deniesNothing(limits), Bans: rule.Ban != nil}
 	c.YAML, c.Raises = h.overrideFor(rule, o, keys), middlewares.Editor(h.limit) != nil
 	c.Limit = strings.Join(rule.Limit, ", ")
 	for _, key := range keys {
@@ -245,7 +246,7 @@ func (h *handler) look(ctx context.Context, rule *view.Rule, o order, keys []str
 			c.Counts = append(c.Counts, countView{Key: middlewares.Shown(h.limit, l.Checks[0].Key).Text, Override: l.Override, Limit: view.Limit(l.Limit), Applies: applies(&l, l.Checks[0].Key), Allowed: true})
 			continue
 		}
-		d, err := h.limiter.Peek(ctx, l.Checks...)
+		d, err := middlewares.Peek(ctx, h.limit, l.Checks...)
 		if err != nil {
 			d.Results = make([]algorithms.Result, len(l.Checks))
 			for i := range l.Checks {

@@ -10,7 +10,7 @@ var descs = describe([]description{
 	{"window_denials_total", "Denials by rules with several windows, by the window that denied.", []string{"rule", "window", "outcome"}},
 	{"unknown_tiers_total", "Requests of a tier that a rule with tiers does not know.", []string{"rule"}},
 	{"near_limit_total", "Admitted checks that left a key with at least 80 % of its limit used.", []string{"rule"}},
-	{"bans_total", "Bans that denials of this process began.", []string{"rule"}},
+	{"bans_total", "Bans that strikes of this process began.", []string{"rule"}},
 	{"banned_total", "Denials of keys that are banned.", []string{"rule"}},
 	{"units_total", "Units that were charged, refunded, or charged beyond the limit.", []string{"rule", "kind"}},
 	{"topups_total", "How often Add has asked for more units.", []string{"rule", "outcome"}},

@@ -8,7 +8,7 @@
 //	    key: ip                      # or a list: [ip, route] counts each pair
 //	    limit: 5/1m sliding_log
 //	    charge_on: [401, 403]
-//	    ban: {after: 10, within: 1m, for: 15m}
+//	    ban: {after: 10, within: 10m, for: 15m}
 //	    fail: closed
 //	    hidden: true
 //	  - name: per-user

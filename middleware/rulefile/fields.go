@@ -54,7 +54,7 @@ var fields = []field[ratelimit.Rule]{
 	{"costs", "", func(r *ratelimit.Rule, v value) { r.Costs = v.costs() }},
 	{"charge_on", "", func(r *ratelimit.Rule, v value) { r.ChargeOn = v.statuses() }},
 	{"ban", "", func(r *ratelimit.Rule, v value) {
-		if v.mapping("as in {after: 10, within: 1m, for: 15m}") {
+		if v.mapping("as in {after: 10, within: 10m, for: 15m}") {
 			record(v, &r.Ban, banFields)
 		}
 	}},
@@ -73,10 +73,10 @@ var fields = []field[ratelimit.Rule]{
 }
 
 // banFields are those of a Ban.
-var banFields = []field[algorithms.Ban]{
-	{"after", "how many denials lead to a ban", func(b *algorithms.Ban, v value) { b.After = v.count() }},
-	{"within", "", func(b *algorithms.Ban, v value) { b.Within = v.duration() }},
-	{"for", "how long the ban lasts, as in 15m", func(b *algorithms.Ban, v value) { b.For = v.duration() }},
+var banFields = []field[ratelimit.Ban]{
+	{"after", "how many strikes lead to a ban", func(b *ratelimit.Ban, v value) { b.After = v.count() }},
+	{"within", "", func(b *ratelimit.Ban, v value) { b.Within = v.duration() }},
+	{"for", "how long the ban lasts, as in 15m", func(b *ratelimit.Ban, v value) { b.For = v.duration() }},
 }
 
 var overrideFields = []field[ratelimit.Override]{

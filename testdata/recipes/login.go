@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit"
-	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -16,7 +15,7 @@ func logins(client keyfunc.Key) []ratelimit.Rule {
 		{
 			Name: "login-ip", Match: match, Key: client, ChargeOn: []int{401, 403}, Fail: ratelimit.FailClosed,
 			Limit: ratelimit.MustParse("10/1m sliding_log"),
-			Ban:   algorithms.Ban{After: 20, Within: 10 * time.Minute, For: time.Hour}, // 10 failures, then 20 denials
+			Ban:   ratelimit.Ban{After: 20, Within: 10 * time.Minute, For: time.Hour}, // at the twentieth failure
 		},
 		{
 			Name: "login-account", Match: match, Key: account, ChargeOn: []int{401, 403}, Fail: ratelimit.FailClosed, Hidden: true,

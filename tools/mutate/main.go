@@ -48,7 +48,7 @@ var (
 // files are what is mutated: the steps, what they share, and the scripts of their twins.
 var files = []string{
 	steps + "fixed_window.go", steps + "sliding_window.go", steps + "sliding_log.go", steps + "bucket.go", steps + "queue.go",
-	steps + "in_flight.go", steps + "calendar_window.go", steps + "correction.go", steps + "denials.go",
+	steps + "in_flight.go", steps + "calendar_window.go", steps + "correction.go",
 	scripts + "common.lua", scripts + "take.lua", scripts + "joint.lua", scripts + "settle.lua",
 }
 

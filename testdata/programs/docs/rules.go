@@ -60,7 +60,7 @@ var failedLogins = []ratelimit.Rule{
 
 var banned = []ratelimit.Rule{
 	{Name: "login", Match: []string{"POST /auth/login"}, Key: keyfunc.IP, Limit: ratelimit.MustParse("5/1m sliding_log"),
-		Ban: algorithms.Ban{After: 10, Within: time.Minute, For: 15 * time.Minute}},
+		Ban: ratelimit.Ban{After: 10, Within: time.Minute, For: 15 * time.Minute}},
 }
 
 func rollOut(limit *ratelimit.Middleware, today ratelimit.Rule, user keyfunc.Key, stage int) error {

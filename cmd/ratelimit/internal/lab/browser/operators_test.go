@@ -39,7 +39,7 @@ func serveOperators() (address string, end func(), err error) {
 	rules := []ratelimit.Rule{
 		{Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.PerMinute(200), Fail: failmode.Open},
 		{Name: "login", Match: []string{"POST /auth/login", "POST /auth/register", "POST /auth/reset-password"}, Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.SlidingLog},
-			ChargeOn: []int{401, 403}, Fail: failmode.Closed, Hidden: true, Ban: algorithms.Ban{After: 10, Within: time.Minute, For: 15 * time.Minute}},
+			ChargeOn: []int{401, 403}, Fail: failmode.Closed, Hidden: true, Ban: ratelimit.Ban{After: 10, Within: 10 * time.Minute, For: 15 * time.Minute}},
 		{Name: "plan", Key: user, Overrides: overrides, Limit: algorithms.PerMinute(60), Costs: map[string]int64{"POST /reports": 10, "GET /export/{format}": 10},
 			Tiers: map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(1000)}, "enterprise": {{Rate: 10000, Period: time.Minute, Burst: 20000}}, "internal": ratelimit.Unlimited(), "a-tier-with-a-name-of-thirty-l": {algorithms.PerMinute(50)}}},
 		{Name: "exports-of-a-tenant-with-a-rather-long-name-in-the-rule-file", Match: []string{"GET /export/{format}"}, Key: keyfunc.Join(user, keyfunc.IP), Limit: algorithms.PerHour(20), Shadow: true, Enforce: 0.1},
@@ -47,9 +47,9 @@ func serveOperators() (address string, end func(), err error) {
 		{Name: "queries", Match: []string{"POST /queries"}, Key: user, Limits: []algorithms.Limit{algorithms.PerMinute(1000), {Rate: 30, Calendar: "month@America/Argentina/Buenos_Aires"}},
 			Overrides: []ratelimit.Override{{Client: []string{"alice"}, Limits: []algorithms.Limit{algorithms.PerMinute(20000), {Rate: 30, Calendar: "month@America/Argentina/Buenos_Aires"}}, Note: "OPS-4711"}}},
 		{Name: "reports", Match: []string{"POST /queries"}, Key: user, Limit: algorithms.MaxInFlight(3), Tiers: map[string][]algorithms.Limit{"pro": {algorithms.MaxInFlight(30)}}},
-		{Name: "windows", Match: []string{"POST /messages"}, Key: user, Limits: windows, Ban: algorithms.Ban{After: 1, Within: time.Hour, For: 40 * 24 * time.Hour}},
+		{Name: "windows", Match: []string{"POST /messages"}, Key: user, Limits: windows, Ban: ratelimit.Ban{After: 1, Within: time.Hour, For: 40 * 24 * time.Hour}},
 		{Name: "everybody", Match: []string{"/messages"}, Key: keyfunc.Everyone, Limit: algorithms.PerMinute(100000)},
-		{Name: "abuse", Match: []string{"POST /messages"}, Key: user, Limit: algorithms.PerMinute(10), Ban: algorithms.Ban{After: 3, For: 24 * time.Hour}},
+		{Name: "abuse", Match: []string{"POST /messages"}, Key: user, Limit: algorithms.PerMinute(10), Ban: ratelimit.Ban{After: 3, For: 24 * time.Hour}},
 	}
 	limit, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules, LogKeys: true, Logger: slog.New(slog.DiscardHandler),
 		TierFor: func(*http.Request) string { return "" }})

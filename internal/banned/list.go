@@ -1,4 +1,3 @@
-// Package banned remembers the bans that a process has begun or met.
 package banned
 
 import (
