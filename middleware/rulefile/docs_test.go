@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed75154129/ratelimit/internal/view"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
@@ -31,8 +32,8 @@ func TestDocumentsInTheDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for field := range reflect.TypeFor[ratelimit.Rule]().Fields() {
-		if field.Type.Kind() != reflect.Func && field.Name != "Limits" && !strings.Contains(string(page), "\n| `"+snake(field.Name)+"` | ") {
-			t.Errorf("%s has no row", snake(field.Name))
+		if field.Type.Kind() != reflect.Func && field.Name != "Limits" && !strings.Contains(string(page), "\n| `"+view.Snake(field.Name)+"` | ") {
+			t.Errorf("%s has no row", view.Snake(field.Name))
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/seed75154129/ratelimit/internal/step"
+	"github.com/seed75154129/ratelimit/internal/view"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
@@ -50,12 +51,6 @@ func valueOf(text []byte) (value any, err error) {
 	return value, json.Unmarshal(again, &value)
 }
 
-var capitals = regexp.MustCompile(`[A-Z]`)
-
-func snake(field string) string {
-	return strings.ToLower(strings.TrimPrefix(capitals.ReplaceAllString(field, "_$0"), "_"))
-}
-
 // The pattern of a limit lists the algorithms.
 func TestSchemaHasEveryAlgorithm(t *testing.T) {
 	s, _ := schema(t)
@@ -74,7 +69,7 @@ func TestSchemaHasTheFieldsOfRule(t *testing.T) {
 	var want []string
 	for field := range reflect.TypeFor[ratelimit.Rule]().Fields() {
 		if field.Type.Kind() != reflect.Func && field.Name != "Limits" { // which limit is, too
-			want = append(want, snake(field.Name))
+			want = append(want, view.Snake(field.Name))
 		}
 	}
 	slices.Sort(want)
