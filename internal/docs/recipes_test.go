@@ -57,7 +57,7 @@ func TestRecipesAreShown(t *testing.T) {
 			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.IMPORT {
 				continue
 			}
-			if f, ok := d.(*ast.FuncDecl); ok && strings.Contains(named.String(), "`"+f.Name.Name+"`") {
+			if strings.Contains(named.String(), "`"+nameOf(d)+"`") {
 				continue
 			}
 			if text := source[set.Position(d.Pos()).Offset:set.Position(d.End()).Offset]; !strings.Contains(shown.String(), "\n"+string(text)+"\n") {
@@ -65,6 +65,19 @@ func TestRecipesAreShown(t *testing.T) {
 			}
 		}
 	}
+}
+
+// nameOf returns the name of a function or of a single type, and "" of other declarations.
+func nameOf(d ast.Decl) string {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		return d.Name.Name
+	case *ast.GenDecl:
+		if t, ok := d.Specs[0].(*ast.TypeSpec); ok && len(d.Specs) == 1 {
+			return t.Name.Name
+		}
+	}
+	return ""
 }
 
 // The list at the top of docs/recipes.md leaves no recipe out.
