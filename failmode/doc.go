@@ -35,10 +35,10 @@ package failmode
 //
 // # Checks that are not decided although the circuit is closed
 //
-// Such a check was late, this process had no connection free, a slot was moving, or another
-// program has written its key. It is counted locally in every mode. Otherwise a client that
-// makes this process busy would pass the rules in mode Open, and the rules in mode Closed
-// would refuse every other client.
+// Such a check was late, this process had no connection free, a slot was moving, or it met
+// an error although probes are good, as where another program has written its key. It is
+// counted locally in every mode. Otherwise a client that makes this process busy would pass
+// the rules in mode Open, and the rules in mode Closed would refuse every other client.
 //
 // # Local counting
 //

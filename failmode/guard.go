@@ -31,9 +31,10 @@ import (
 // Each server has a circuit breaker. While its circuit is open, a server receives only a
 // probe about every 200 ms, and checks of its keys follow their Mode. While its circuit is
 // closed, checks that the limiter did not decide in time are counted in this process, in
-// every Mode. The same holds for checks for which this process has no free connection, and
-// for checks whose key another program has written. A client therefore gains nothing by
-// keeping a process busy.
+// every Mode. The same holds for checks for which this process has no free connection. A
+// client therefore gains nothing by keeping a process busy. Checks that met an error follow
+// their Mode until a probe shows that the server is well, and are counted in this process
+// then: another program may have written their key.
 //
 // Local counts begin with the units that the limiter has charged to this process and, as
 // far as its answers showed, to other processes. They admit at most this process' share of

@@ -304,6 +304,7 @@ func TestARefundGoesWhereTheChargeIs(t *testing.T) {
 		for range 100 { // 2 of the 10 are free again here
 			serve(m.Handler(ok), "GET /")
 		}
+		synctest.Wait() // for the probe, which opens the circuit: the store still answers a Peek
 		if n := used(t, g, tokens(100, 10)); n != 98 {
 			t.Errorf("this process counts %d, want 8 and nine requests", n)
 		}

@@ -123,3 +123,37 @@ func TestARequestWaitsOneBudget(t *testing.T) {
 		})
 	}
 }
+
+// Add has a budget of its own, each time, however long the request has waited before.
+func TestAddHasABudgetOfItsOwn(t *testing.T) {
+	const budget, away, adds = 50 * time.Millisecond, 35 * time.Millisecond, 10
+	srv := redistest.Start(t)
+	synctest.Test(t, func(t *testing.T) {
+		client := srv.Client(t)
+		g := &failmode.Guard{Limiter: &algorithms.Redis{Client: distantClient{client, away}, Namespace: "test", Budget: budget}, Instances: 1, Logger: slog.New(slog.DiscardHandler)}
+		defer time.Sleep(time.Second) // until what is left behind has ended
+		defer g.Close()
+		handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			for range adds {
+				begun := time.Now()
+				if err := middleware.Add(r.Context(), "r", 1); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(begun); took > budget {
+					t.Errorf("took %s", took)
+				}
+			}
+		})
+		rule := middleware.Rule{Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(100)}
+		m, err := middleware.New(middleware.Config{Limiter: g, Rules: []middleware.Rule{rule}, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Handler(handler).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil))
+	})
+	check := algorithms.Check{Rule: "r", Key: "192.0.2.1", Limit: algorithms.PerHour(100)}
+	d, err := (&algorithms.Redis{Client: srv.Client(t), Namespace: "test"}).Peek(t.Context(), check)
+	if err != nil || 100-d.Results[0].Remaining < adds {
+		t.Errorf("Redis has counted %d units, want at least the %d of Add; %v", 100-d.Results[0].Remaining, adds, err)
+	}
+}

@@ -15,8 +15,8 @@
 // pipeline. A call that cannot be sent within its budget fails as busy, which is no
 // failure of the server.
 //
-// [ClassOf] says what an error means for the server: whether it was reached, whether
-// it refused, and whether the call was certainly not executed.
+// [ClassOf] says how a call failed, and [NotExecuted] whether it was certainly not executed.
+// Whether the server is well is asked on a connection of its own: see [Transport.Ask].
 package transport
 
 // # How it works
