@@ -158,7 +158,7 @@ func (g *Guard) warm(ctx context.Context) error {
 	if err := g.store.Warm(ctx); err != nil {
 		return fmt.Errorf("failmode: warm: %w", err)
 	}
-	g.monitor.Prepare(ctx, 0)
+	g.monitor.Prepare(ctx, 0, false)
 	return nil
 }
 

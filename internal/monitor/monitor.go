@@ -114,15 +114,15 @@ func (m *Monitor) Circuit(shard int) *Circuit {
 	}
 	m.circuits.Store(&all)
 	if !m.ended {
-		m.work.Begin(func() { m.Prepare(m.ctx, shard) })
+		m.work.Begin(func() { m.Prepare(m.ctx, shard, false) })
 	}
 	return all[shard]
 }
 
-// Prepare opens a connection for the probes of a shard, and asks whether the servers may
-// forget what they count until one has said so.
-func (m *Monitor) Prepare(ctx context.Context, shard int) {
-	_ = m.safely(func() error { return m.store.Ask(ctx, shard, true) }) // there is time to try again
+// Prepare opens a connection for the probes of a shard, if there is none or if it is to be
+// a new one. It asks whether the servers may forget what they count until one has said so.
+func (m *Monitor) Prepare(ctx context.Context, shard int, anew bool) {
+	_ = m.safely(func() error { return m.store.Ask(ctx, shard, anew) }) // there is time to try again
 	if m.asked.Load() {
 		return
 	}

@@ -33,7 +33,7 @@ const (
 	tooMany   = answer("ERR max number of clients reached")
 )
 
-var silent = fmt.Errorf("no answer: %w", context.DeadlineExceeded)
+var errSilent = fmt.Errorf("no answer: %w", context.DeadlineExceeded)
 
 const budget = 50 * time.Millisecond
 
@@ -122,18 +122,18 @@ func TestVerdicts(t *testing.T) {
 		"reset, by a proxy that closes connections":            {syscall.ECONNRESET, 1, io.EOF, nil, nil, false, false, 2, 1, 0},
 		"a replica by now, and the address has moved":          {readOnly, 1, readOnly, nil, nil, false, false, 2, 1, 1},
 		"a replica, and so is the new one":                     {readOnly, 1, readOnly, readOnly, nil, false, true, 2, 1, 0},
-		"silent, once":                                         {silent, 1, silent, silent, nil, false, false, 0, 0, 0},
-		"silent, and this process is busy":                     {silent, 5, nil, silent, nil, false, false, 1, 0, 0},
-		"silent, and the server is silent":                     {silent, 5, silent, silent, nil, false, true, 2, 1, 0},
-		"silent, and a firewall has forgotten the connection":  {silent, 5, silent, nil, nil, false, false, 2, 1, 0},
-		"silent, and new connections fail":                     {silent, 5, nil, tooMany, nil, false, false, 1, 0, 0},
+		"late, once":                                           {errSilent, 1, errSilent, errSilent, nil, false, false, 0, 0, 0},
+		"late, and the server is well":                         {errSilent, 5, nil, errSilent, nil, false, false, 1, 0, 0},
+		"late, and the server is silent":                       {errSilent, 5, errSilent, errSilent, nil, false, true, 2, 1, 0},
+		"late, and a firewall has forgotten the connection":    {errSilent, 5, errSilent, nil, nil, false, false, 2, 1, 0},
+		"late, and new connections fail":                       {errSilent, 5, nil, tooMany, nil, false, false, 1, 0, 0},
 		"an error, new connections fail, and decisions do not": {syscall.ECONNRESET, 1, io.EOF, tooMany, nil, true, false, 2, 1, 0},
-		"silent, the probe is, too, and decisions are not":     {silent, 5, silent, silent, nil, true, false, 2, 1, 0},
-		"no such connections, and well":                        {silent, 5, none, none, nil, false, false, 1, 0, 0},
-		"no such connections, and silent":                      {silent, 5, none, none, silent, false, true, 1, 0, 0},
-		"this process could not send":                          {redis.ErrPoolTimeout, 99, silent, silent, silent, false, false, 0, 0, 0},
-		"the key is moving":                                    {answer("MOVED 1 127.0.0.1:1"), 99, silent, silent, silent, false, false, 0, 0, 0},
-		"the script says that the value is foreign":            {transport.ErrForeign, 99, silent, silent, silent, false, false, 0, 0, 0},
+		"late, the probe is, too, and decisions are not":       {errSilent, 5, errSilent, errSilent, nil, true, false, 2, 1, 0},
+		"no such connections, and well":                        {errSilent, 5, none, none, nil, false, false, 1, 0, 0},
+		"no such connections, and silent":                      {errSilent, 5, none, none, errSilent, false, true, 1, 0, 0},
+		"this process could not send":                          {redis.ErrPoolTimeout, 99, errSilent, errSilent, errSilent, false, false, 0, 0, 0},
+		"the key is moving":                                    {answer("MOVED 1 127.0.0.1:1"), 99, errSilent, errSilent, errSilent, false, false, 0, 0, 0},
+		"the script says that the value is foreign":            {transport.ErrForeign, 99, errSilent, errSilent, errSilent, false, false, 0, 0, 0},
 		"the node has no slots any more":                       {readOnly, 1, transport.ErrGone, transport.ErrGone, nil, false, false, 2, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -177,8 +177,8 @@ func TestErrorsBesideGoodProbes(t *testing.T) {
 		"one decision in three":      {decisions: 100, keys: 100, err: wrongType, good: 2},
 		"few in a second":            {decisions: 100, keys: 100, err: wrongType, pause: 60 * time.Millisecond},
 		"connections break":          {decisions: 20, keys: 20, err: syscall.ECONNRESET, open: true},
-		"late answers":               {decisions: 10_000, keys: 10_000, err: silent},
-		"late answers, for a minute": {decisions: 6000, keys: 6000, err: silent, pause: 10 * time.Millisecond},
+		"late answers":               {decisions: 10_000, keys: 10_000, err: errSilent},
+		"late answers, for a minute": {decisions: 6000, keys: 6000, err: errSilent, pause: 10 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := new(fake)
@@ -194,7 +194,7 @@ func TestErrorsBesideGoodProbes(t *testing.T) {
 				}
 				synctest.Wait()
 				state := m.States()[0]
-				if state.Open != c.open || c.open && state.Err != c.err {
+				if state.Open != c.open || c.open && !errors.Is(state.Err, c.err) {
 					t.Errorf("open %v, want %v; %v", state.Open, c.open, state.Err)
 				}
 				if most := 1 + int64(time.Since(begun)/probeInterval); s.asked.Load() > most {
@@ -210,11 +210,11 @@ func TestErrorsBesideGoodProbes(t *testing.T) {
 
 // However many decisions fail at once, one probe asks.
 func TestOneProbeAtATime(t *testing.T) {
-	s := &fake{kept: silent, fresh: silent, takes: budget}
+	s := &fake{kept: errSilent, fresh: errSilent, takes: budget}
 	watching(t, s, func(t *testing.T, m *Monitor, _ *strings.Builder) {
 		var all sync.WaitGroup
 		for i := range 1000 {
-			all.Go(func() { _ = m.report(fmt.Sprint(i), silent) })
+			all.Go(func() { _ = m.report(fmt.Sprint(i), errSilent) })
 		}
 		all.Wait()
 		time.Sleep(budget)
@@ -235,7 +235,7 @@ func TestBlame(t *testing.T) {
 			err   error
 			want  bool
 		}{
-			{0, silent, false},
+			{0, errSilent, false},
 			{0, wrongType, true},
 			{9 * time.Millisecond, wrongType, true},
 			{time.Millisecond, wrongType, false},

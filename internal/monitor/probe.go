@@ -39,7 +39,7 @@ func (m *Monitor) check(c *Circuit, because error) {
 		err = nil
 	} else {
 		m.calls.count(begun, nil, err)
-		err = fmt.Errorf("failmode: probe: %w; before it, a decision: %v", err, because)
+		err = fmt.Errorf("failmode: probe: %w; before it, a decision: %s", err, because.Error())
 	}
 	if !c.judge(err, time.Now()) {
 		m.trip(c)
@@ -106,7 +106,7 @@ func (m *Monitor) trip(c *Circuit) {
 	switch {
 	case err == nil:
 		m.logger.Info("ratelimit: circuit closed", "server", name, "after", after)
-		m.Prepare(m.ctx, c.shard) // the connection may have ended with the outage
+		m.Prepare(m.ctx, c.shard, true) // the connection may have ended with the outage
 	case errors.Is(err, transport.ErrGone):
 		m.logger.Info("ratelimit: server no longer in use; circuit closed", "server", name, "after", after)
 	}
