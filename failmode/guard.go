@@ -41,7 +41,8 @@ import (
 // each limit; see Instances.
 //
 // A Guard remembers the denials of up to 24,576 counts, by their limit and cost. It denies
-// such requests itself until a request fits the limit, also in an outage. Once a second it
+// such requests itself until a request fits the limit, also in an outage, and in a flood up to
+// 20 ms longer, while one request asks. Once a second it
 // asks the limiter again about such a denial, in case another process has refunded or reset
 // the key; about all of them together, at most 200 times a second. What this process gives
 // back, it asks about at once. Denials by in_flight are remembered for 20 ms, those of a

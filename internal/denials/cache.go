@@ -5,7 +5,13 @@
 // a free plan denies no paid one. It has two times. Until its true end the store would deny
 // the same again, unless units are given back. When it is a second old, one request asks the
 // store, because another process may have given some back. Where such an end is unknown, or
-// units are given back all the time, a denial is as good as forgotten after 20 ms.
+// units are given back all the time, one asks after 20 ms.
+//
+// During a flood, one request asks when the end has come, too, and the others are denied
+// until the answer, for 20 ms at most. If the answer admits and leaves no room, the next
+// asks alone; otherwise all ask until one is denied. A client that comes 20 ms after the
+// others is not denied for that, and a denial that ends before its answer comes is not
+// remembered: a rate with many units in a round trip is served.
 //
 // What this process gives back, it forgets the denials of, and it does not remember answers
 // to earlier questions. Without an answer of the store, a denial holds until its true end.
@@ -66,6 +72,8 @@ type denial struct {
 	ends, ask time.Duration // its true end, by the earliest time that the store can have read; and when to ask again
 	told      time.Duration // its end for clients, from when the answer came
 	reset     time.Duration
+	met       time.Duration // when it last denied a request, or one asked
+	spent     bool          // the store has admitted a request since, and had no room left
 	remaining int64
 	clock     time.Duration // the store's clock at start, since 1970
 }
@@ -112,9 +120,8 @@ func (s *shard) find(id table.ID, of func() uint64) *denial {
 	return nil
 }
 
-// known returns a check's denial that has not ended. again has the store asked later for
-// others, because this request asks it now; ask is as it was before.
-func (d *Cache) known(c *algorithms.Check, now time.Duration, again bool) (denial, bool) {
+// known returns a check's denial if requests may be denied by it, or have to ask one at a time.
+func (d *Cache) known(c *algorithms.Check, now time.Duration) (denial, bool) {
 	if c.Shadow {
 		return denial{}, false
 	}
@@ -122,14 +129,31 @@ func (d *Cache) known(c *algorithms.Check, now time.Duration, again bool) (denia
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.find(id, func() uint64 { return d.of(c) })
-	if n == nil || now >= n.ends {
+	if n == nil || n.over(now) && (now >= n.met+askSoon || now >= n.ends+askInterval) {
 		return denial{}, false
 	}
-	before := *n
-	if again {
-		n.ask = max(n.ask, now+askInterval)
+	n.met = now
+	return *n, true
+}
+
+// over reports whether a denial has ended, and no request asks the store whether it has.
+func (n *denial) over(now time.Duration) bool { return now >= n.ends && now >= n.ask }
+
+// claim has this request ask the store about a known denial, and the others wait for the
+// answer. If another request asks already, it returns the denial, and false.
+func (d *Cache) claim(c *algorithms.Check, now time.Duration) (denial, bool) {
+	id, s := d.place(c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch n := s.find(id, func() uint64 { return d.of(c) }); {
+	case n == nil: // forgotten meanwhile
+		return denial{}, true
+	case now < n.ask:
+		return *n, false
+	default:
+		n.ask = min(now+askInterval, max(n.ends, now+askSoon))
+		return *n, true
 	}
-	return before, true
 }
 
 // Decide denies a request that is known to be denied. Checks of which nothing is known have
@@ -146,28 +170,40 @@ func (d *Cache) Decide(checks []algorithms.Check) (_ algorithms.Decision, denied
 	}
 	now, due := d.Now(), d.mayAsk()
 	for i := range checks {
-		var known bool
-		if all[i], known = d.known(&checks[i], now, false); known {
+		n, known := d.known(&checks[i], now)
+		switch {
+		case !known, n.over(now) && d.refuses(&checks[i]):
+			continue
+		case n.over(now):
+			again = true
+		default:
 			denied = true
-			due = due && now >= all[i].ask && !d.refuses(&checks[i])
+			due = due && now >= n.ask && !d.refuses(&checks[i])
 		}
+		all[i] = n
 	}
-	if denied && due {
-		for i := range checks {
-			n, known := d.known(&checks[i], now, true)
-			due = due && (!known || now >= n.ask) // else another request asks
-		}
-		if due {
+	if !denied && !again {
+		return algorithms.Decision{}, false, false
+	}
+	if !denied || due {
+		if denied {
 			d.asked.Add(1)
+		}
+		denied = false
+		for i := range checks {
+			if all[i].of != 0 {
+				var claimed bool
+				all[i], claimed = d.claim(&checks[i], now)
+				denied = denied || !claimed
+			}
+		}
+		if !denied {
 			return algorithms.Decision{}, false, true
 		}
 	}
-	if !denied {
-		return algorithms.Decision{}, false, false
-	}
 	results := make([]algorithms.Result, len(checks))
 	for i := range checks {
-		if results[i].Check = checks[i]; all[i].of != 0 {
+		if results[i].Check = checks[i]; all[i].of != 0 && !all[i].over(now) {
 			all[i].fill(&results[i], now)
 		}
 	}
@@ -191,8 +227,8 @@ func (d *Cache) Find(c *algorithms.Check) (algorithms.Result, bool) {
 		return algorithms.Result{}, false
 	}
 	now := d.Now()
-	n, known := d.known(c, now, false)
-	if !known {
+	n, known := d.known(c, now)
+	if !known || now >= n.ends {
 		return algorithms.Result{}, false
 	}
 	r := algorithms.Result{Check: *c}
@@ -202,7 +238,7 @@ func (d *Cache) Find(c *algorithms.Check) (algorithms.Result, bool) {
 
 // fill fills in the empty result of a check that is denied here.
 func (n *denial) fill(r *algorithms.Result, now time.Duration) {
-	r.Source, r.Remaining, r.RetryAfter, r.ResetAfter = algorithms.SourceDenyCache, n.remaining, ceil(n.told-now), ceil(n.reset-now)
+	r.Source, r.Remaining, r.RetryAfter, r.ResetAfter = algorithms.SourceDenyCache, n.remaining, ceil(max(n.told, n.ask)-now), ceil(n.reset-now)
 	r.At = time.UnixMicro((n.clock + now).Microseconds())
 	if n.told == algorithms.Never {
 		r.RetryAfter = algorithms.Never
@@ -227,8 +263,13 @@ func (d *Cache) Learn(asked time.Duration, r *algorithms.Result, again bool) {
 	defer s.mu.Unlock()
 	n := s.find(id, func() uint64 { return d.of(c) })
 	if !denied {
-		if n != nil {
+		switch {
+		case n == nil:
+		case n.spent || r.Charged == 0 || r.Remaining >= max(c.Cost, 1):
 			*n = denial{}
+		default: // the next request asks alone, too
+			now := d.Now()
+			n.ends, n.ask, n.told, n.reset, n.spent = now, now, now, now+r.ResetAfter, true
 		}
 		return
 	}
@@ -248,9 +289,19 @@ func (d *Cache) Learn(asked time.Duration, r *algorithms.Result, again bool) {
 	case c.Provisional:
 		learned.ask = now + askSoon
 	}
-	if n == nil {
+	switch {
+	case learned.ends <= now: // units come faster than answers
+		if n != nil {
+			*n = denial{}
+		}
+		return
+	case n == nil:
 		n = s.add(id, now)
+		learned.met = -askSoon
+	default:
+		learned.met = n.met
 	}
+	learned.ask = min(learned.ask, learned.ends)
 	*n = learned
 	if e := s.counts.Find(id); e != nil {
 		e.Until = max(e.Until, int64(learned.ends))

@@ -163,6 +163,88 @@ func TestTheTwoTimesOfADenial(t *testing.T) {
 	})
 }
 
+// While requests come all the time, one asks when a denial has ended, and the others are denied
+// until the answer, for 20 ms at most.
+func TestOneAsksWhenADenialHasEnded(t *testing.T) {
+	l := algorithms.Limit{Rate: 1, Period: time.Second, Burst: 1, Algorithm: algorithms.TokenBucket}
+	ended := func(f func(s *scene, c algorithms.Check)) {
+		t.Helper()
+		play(t, func(s *scene) {
+			c := check(l, 1)
+			s.is("the first", c, true, false)
+			time.Sleep(time.Second / 2)
+			s.is("denied", c, false, false)
+			time.Sleep(time.Second/2 - time.Nanosecond)
+			s.is("before its end", c, false, true)
+			time.Sleep(time.Nanosecond)
+			f(s, c)
+		})
+	}
+	asks := func(s *scene, what string, c algorithms.Check) {
+		s.Helper()
+		if _, here, again := s.cache.Decide([]algorithms.Check{c}); here || !again {
+			s.Errorf("%s: nobody asks", what)
+		}
+	}
+	ended(func(s *scene, c algorithms.Check) { // no answer
+		asks(s, "at its end", c)
+		if d, here := s.take(c, 0); !here || d.Results[0].RetryAfter != askSoon {
+			s.Errorf("while one asks: %+v", d)
+		}
+		if r, known := s.cache.Find(&c); known {
+			s.Errorf("without the store: %+v", r)
+		}
+		time.Sleep(askSoon - time.Nanosecond)
+		s.is("while one asks", c, false, true)
+		time.Sleep(time.Nanosecond)
+		asks(s, "without an answer", c)
+		time.Sleep(askInterval)
+		for range 2 {
+			if _, here, again := s.cache.Decide([]algorithms.Check{c}); here || again {
+				s.Error("known a second after its end")
+			}
+		}
+	})
+	ended(func(s *scene, c algorithms.Check) { // an answer that admits, and leaves nothing
+		s.is("at its end", c, true, false)
+		asks(s, "the next", c)
+		s.is("while that asks", c, false, true)
+	})
+	ended(func(s *scene, c algorithms.Check) { // an answer that leaves some
+		asks(s, "at its end", c)
+		s.cache.Learn(s.cache.Now(), &algorithms.Result{Check: c, HasRoom: true, Charged: 1, Remaining: 1}, true)
+		for range 2 {
+			if _, here, again := s.cache.Decide([]algorithms.Check{c}); here || again {
+				s.Error("there is room")
+			}
+		}
+	})
+	ended(func(s *scene, c algorithms.Check) {
+		s.refuses = true
+		for range 2 {
+			if _, here, again := s.cache.Decide([]algorithms.Check{c}); here || again {
+				s.Error("in an outage: known after its end")
+			}
+		}
+	})
+	ended(func(s *scene, c algorithms.Check) { // who waits is not held up
+		time.Sleep(askSoon)
+		for range 2 {
+			if _, here, again := s.cache.Decide([]algorithms.Check{c}); here || again {
+				s.Error("denied after its RetryAfter")
+			}
+		}
+	})
+	play(t, func(s *scene) { // units come faster than answers
+		c := check(algorithms.Limit{Rate: 1000, Period: time.Second, Burst: 1, Algorithm: algorithms.TokenBucket}, 1)
+		s.is("the first", c, true, false)
+		s.take(c, time.Millisecond)
+		if _, here, again := s.cache.Decide([]algorithms.Check{c}); here || again {
+			s.Error("remembered, although it had ended")
+		}
+	})
+}
+
 // A known denial is what the store has answered this process at most a second ago, about the
 // same count, limit and cost, and since units were last given back here. Before that second is
 // over it has not ended.
