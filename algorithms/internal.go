@@ -79,9 +79,3 @@ func (h hiddenResult) Unname() (id int64) {
 	id, h.r.Check.hold = h.r.Check.hold, 0
 	return id
 }
-
-// Ended makes a copy of a result the result of a request that is over.
-func (h hiddenResult) Ended() {
-	h.r.setCharged(0)
-	h.r.Remaining++
-}

@@ -34,11 +34,11 @@ type call struct {
 	failed  bool
 }
 
-// settledCalls returns what Config.Settled is called with.
-func settledCalls(c *ratelimit.Config, rule string) *[]call {
+// settledCalls returns what Config.Settled is told of the rule "tokens".
+func settledCalls(c *ratelimit.Config) *[]call {
 	calls := new([]call)
 	c.Settled = func(_ *http.Request, d algorithms.Decision) {
-		r, _ := d.Result(rule)
+		r, _ := d.Result("tokens")
 		*calls = append(*calls, call{r.Charged, r.Err != nil})
 	}
 	return calls
@@ -109,7 +109,7 @@ func TestAddBesideOtherFields(t *testing.T) {
 					c.change(&rule, &config)
 				}
 				config.Rules = []ratelimit.Rule{rule}
-				calls := settledCalls(&config, "tokens")
+				calls := settledCalls(&config)
 				m := mustNew(t, config)
 				var adds []string
 				w := serve(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -239,7 +239,7 @@ func TestAddManyTimes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			memory, rule := new(algorithms.Memory), tokens(1_000_000, 4)
 			config := ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{rule}}
-			calls := settledCalls(&config, "tokens")
+			calls := settledCalls(&config)
 			err := within(t, mustNew(t, config), func(ctx context.Context, _ http.ResponseWriter) error {
 				for range 100_000 {
 					_ = ratelimit.Add(ctx, "tokens", 1)
@@ -375,7 +375,7 @@ func TestSettledIsForChargedRequests(t *testing.T) {
 	} {
 		config := ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{tokens(100, 40)}}
 		c.change(&config)
-		calls := settledCalls(&config, "tokens")
+		calls := settledCalls(&config)
 		serve(mustNew(t, config).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _ = ratelimit.Settle(r.Context(), "tokens", 7) })), "POST /")
 		if !slices.Equal(*calls, c.calls) {
 			t.Errorf("%s: %v, want %v", name, *calls, c.calls)

@@ -444,15 +444,51 @@ func TestTakeHoldsUntilTheContextEnds(t *testing.T) {
 	if _, err := m.Take(r.WithContext(context.WithoutCancel(r.Context()))); err == nil || !strings.Contains(err.Error(), "use context.WithCancel") {
 		t.Errorf("a context without an end: %v", err)
 	}
+	other, end := context.WithCancel(t.Context())
+	defer end()
+	if _, err := m.Take(r.WithContext(other)); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if d, err := m.Take(r.WithContext(ctx)); err != nil || !d.Allowed {
+	d, err := m.Take(r.WithContext(ctx))
+	if err != nil || !d.Allowed || algorithms.Refund(ctx, m.Limiter(), d) != nil {
 		t.Fatalf("%+v, %v", d, err)
 	}
-	if n := inFlightNow(t, m, "at-once"); n != 1 {
-		t.Errorf("%d in flight, want 1", n)
+	if n := inFlightNow(t, m, "at-once"); n != 2 {
+		t.Errorf("%d in flight, want 2: a Refund leaves the place", n)
 	}
 	cancel()
-	until(t, "none is in flight", func() bool { return inFlightNow(t, m, "at-once") == 0 })
+	until(t, "the other is in flight", func() bool { return inFlightNow(t, m, "at-once") < 2 })
+	if n := inFlightNow(t, m, "at-once"); n != 1 {
+		t.Errorf("%d in flight, want the other's", n)
+	}
+}
+
+// A request that cannot wait for its turn gives its place back once, and not another's.
+func TestWhoCannotWaitFreesOnePlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &hook{check: func(c *algorithms.Check) { c.MaxDelay = 0 }} // as a limiter that does not know it
+		places := ratelimit.Rule{Name: "at-once", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(5)}
+		m := mustNew(t, ratelimit.Config{Limiter: l, Rules: []ratelimit.Rule{
+			places, {Name: "pace", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 1, Period: time.Hour, Burst: 9, Algorithm: algorithms.LeakyBucket}},
+		}})
+		var release func()
+		h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { release = ratelimit.Hold(r.Context()) }))
+		serve(h, "GET /")
+		for range 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, request("GET /").WithContext(ctx))
+			cancel()
+			if n := used(t, &l.Memory, places); w.Code != http.StatusTooManyRequests || n != 1 {
+				t.Errorf("status %d, %d in flight; want 429, and the one that is held", w.Code, n)
+			}
+		}
+		release()
+		if n := used(t, &l.Memory, places); n != 0 {
+			t.Errorf("%d in flight, want none", n)
+		}
+	})
 }
 
 // A panic of Observe keeps no place: nobody has the decision.

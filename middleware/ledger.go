@@ -149,7 +149,7 @@ func (s *requestState) refundBy(status int) {
 		switch {
 		case on == nil:
 		case !slices.Contains(on, status):
-			if !a.settled && !a.added {
+			if !a.settled && !a.added && s.holds > 0 {
 				a.settled, free = true, true
 			}
 		case a.settled && a.cost == 0: // the handler says that it was nothing
@@ -204,6 +204,7 @@ func (s *requestState) settle(over bool) {
 		}
 	}
 	var failed []error
+	s.mu.Lock()
 	for i, c := range all {
 		r := &results[i]
 		units := r.Charged - c.charge.Charged
@@ -216,6 +217,7 @@ func (s *requestState) settle(over bool) {
 		}
 		s.count(c.of, c.window, units, r.Remaining)
 	}
+	s.mu.Unlock()
 	if len(failed) > 0 {
 		s.by.unsettled.Add(uint64(len(failed)))
 		s.by.unsettledLog.Do(func() { s.by.config.Logger.Error("ratelimit: charges not settled", "error", errors.Join(failed...)) })
@@ -243,6 +245,8 @@ func (s *requestState) count(a *account, window int, units, remaining int64) {
 func (s *requestState) final() algorithms.Decision {
 	d := s.decision
 	d.Results = slices.Clone(d.Results)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for a := s.accounts; a != nil; a = a.next {
 		windows := resultsOf(a.rule, d.Results)
 		for i := range windows {

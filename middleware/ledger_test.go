@@ -87,7 +87,7 @@ func TestTheLedgerBalances(t *testing.T) {
 	byStatus := func(c *ratelimit.Config) { c.Rules[0].ChargeOn = []int{401, 403} }
 	byBoth := func(c *ratelimit.Config) { byStatus(c); c.Rules[1].ChargeOn = []int{401} }
 	timeout := func(next http.Handler) http.Handler { return http.TimeoutHandler(next, time.Second, "") }
-	late := func(s *scene) { time.Sleep(2 * time.Second) }
+	late := func(*scene) { time.Sleep(2 * time.Second) }
 	for name, c := range map[string]struct {
 		change  func(*ratelimit.Config)
 		within  func(http.Handler) http.Handler // between the middleware and the handler
@@ -143,7 +143,7 @@ func TestTheLedgerBalances(t *testing.T) {
 
 		"a status that refunds, at once":   {change: byStatus, handler: func(s *scene) { s.w.WriteHeader(200); s.counted(0) }, settles: 1},
 		"a status that charges":            {change: byStatus, handler: func(s *scene) { s.w.WriteHeader(401) }, tokens: 40},
-		"one of two, with a body":          {change: byBoth, handler: func(s *scene) { http.Error(s.w, "no", 403) }, tokens: 40, rows: -1, settles: 1},
+		"one of two, with a body":          {change: byBoth, handler: func(s *scene) { http.Error(s.w, "no", http.StatusForbidden) }, tokens: 40, rows: -1, settles: 1},
 		"both are one command":             {change: byBoth, handler: func(s *scene) { s.w.WriteHeader(500) }, rows: -1, settles: 1},
 		"a status after another":           {change: byStatus, handler: func(s *scene) { s.w.WriteHeader(103); s.w.WriteHeader(204) }, settles: 1},
 		"no status":                        {change: byStatus, handler: func(*scene) {}, tokens: 40},
@@ -284,7 +284,7 @@ func TestARefundGoesWhereTheChargeIs(t *testing.T) {
 		s := new(store)
 		g := guard(t, s, 1)
 		config := ratelimit.Config{Limiter: g, Rules: []ratelimit.Rule{tokens(100, 10)}}
-		calls := settledCalls(&config, "tokens")
+		calls := settledCalls(&config)
 		m := mustNew(t, config)
 		away(s)
 		err := within(t, m, func(ctx context.Context, _ http.ResponseWriter) error {
