@@ -2,7 +2,6 @@ package failmode
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -67,32 +66,21 @@ func (g *Guard) fullHere(checks []algorithms.Check) (d algorithms.Decision, full
 	return d, full
 }
 
-// settleHeld ends requests under way: here at once, and in the store soon.
-func (g *Guard) settleHeld(ctx context.Context, charges []algorithms.Charge) ([]algorithms.Result, error) {
-	results := make([]algorithms.Result, len(charges))
-	var errs []error
-	for i, ch := range charges {
-		r := &results[i]
-		*r = ch.Result
-		if r.Charged == 0 || ch.Cost == r.Charged {
-			continue
-		}
-		known := g.inFlight.End(lent.Result(r).Trace().Charge.At)
-		var settled []algorithms.Result
-		var err error
-		switch {
-		case r.Source == algorithms.SourceFallback:
-			settled, err = g.settleLocal(ctx, []algorithms.Charge{ch})
-		case !known && r.Source != algorithms.SourceFailOpen: // of another Guard, or this one is closed
-			settled, err = g.settleStore(ctx, []algorithms.Charge{ch})
-		default:
-			r.Charged = 0
-			r.Remaining++
-			unfollowIn(&g.local, &ch.Result, r, g)
-			g.denied.Forget(&r.Check)
-			continue
-		}
-		results[i], errs = settled[0], append(errs, err)
+// ended ends a request under way: here at once, and in the store soon. It reports false for
+// what is to be settled as other charges are: a local count, and places of another Guard or
+// of one that is closed.
+func (g *Guard) ended(r *algorithms.Result) bool {
+	if !g.inFlight.holds(&r.Check) {
+		return false
 	}
-	return results, errors.Join(errs...)
+	known := g.inFlight.End(lent.Result(r).Trace().Charge.At)
+	if r.Source == algorithms.SourceFallback || !known && r.Source != algorithms.SourceFailOpen {
+		return false
+	}
+	charge := *r
+	r.Charged = 0
+	r.Remaining++
+	unfollowIn(&g.local, &charge, r, g)
+	g.denied.Forget(&r.Check)
+	return true
 }

@@ -196,19 +196,15 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 			t.Errorf("%d left by what nobody said, %d before", now, before)
 		}
 	})
-	scene("what is settled goes back into it", func(t *testing.T, g *Guard, s *distant) {
-		r := hot(t, g, c)
-		synctest.Wait() // for what it has made the Guard fetch
-		before := block(g, c)
-		results, err := g.Settle(t.Context(), algorithms.Charge{Result: r})
-		if err != nil || results[0].Charged != 0 || block(g, c) != before+1 {
-			t.Errorf("%+v, %v; %d left, %d before", results, err, block(g, c), before)
-		}
-		r = hot(t, g, c)
-		stored := remaining(t, &s.Memory, c)
-		results, err = g.Settle(t.Context(), algorithms.Charge{Result: r, Cost: 31})
-		if now := remaining(t, &s.Memory, c); err != nil || results[0].Charged != 31 || stored-now != 30 {
-			t.Errorf("%+v, %v; %d left in the store, %d before", results, err, now, stored)
+	scene("what is settled is settled in the store", func(t *testing.T, g *Guard, s *distant) {
+		charges := []algorithms.Result{hot(t, g, c), hot(t, g, c)}
+		synctest.Wait() // for what they have made the Guard fetch
+		for i, cost := range []int64{0, 31} {
+			here, there := block(g, c), remaining(t, &s.Memory, c)
+			results, err := g.Settle(t.Context(), algorithms.Charge{Result: charges[i], Cost: cost})
+			if now := remaining(t, &s.Memory, c); err != nil || results[0].Charged != cost || there-now != cost-1 || block(g, c) != here {
+				t.Errorf("%+v, %v; %d left in the store and %d here, %d and %d before", results, err, now, block(g, c), there, here)
+			}
 		}
 	})
 	scene("it ends with the rule's limit, and with Reset", func(t *testing.T, g *Guard, _ *distant) {

@@ -2,14 +2,12 @@ package failmode
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/lease"
 	"github.com/seed75154129/ratelimit/internal/monitor"
-	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // maxSettled is how many blocks are refunded in one call. All that a process may
@@ -138,35 +136,6 @@ func (g *Guard) chargeBlock(ctx context.Context, c *algorithms.Check, resets uin
 		g.granted.Store(r.Source)
 	}
 	return r, sent
-}
-
-// settleBlocks settles charges to blocks. A refund goes into the same block, or is
-// lost. What costs more is charged to the store's window.
-func (g *Guard) settleBlocks(ctx context.Context, charges []algorithms.Charge) ([]algorithms.Result, error) {
-	results := make([]algorithms.Result, len(charges))
-	var errs []error
-	for i, ch := range charges {
-		r := &results[i]
-		*r = ch.Result
-		source, granted := g.granted.Load().(algorithms.Source)
-		switch rise := ch.Cost - r.Charged; {
-		case r.Charged == 0 || rise == 0 || !granted:
-		case rise < 0:
-			if l := g.leases.Find(&r.Check); l != nil && l.PutBack(lent.Result(r).Trace().Charge.At, -rise) {
-				r.Remaining -= rise
-			}
-			r.Charged = ch.Cost
-		default:
-			stored := *r
-			stored.Source = source // also where the lease is gone
-			settled, err := g.settleStore(ctx, []algorithms.Charge{{Result: stored, Cost: ch.Cost}})
-			errs = append(errs, err)
-			*r = settled[0]
-			r.Source = algorithms.SourceLease
-			lent.Result(r).Trace().Charge = step.Placed{At: lent.Result(&ch.Result).Trace().Charge.At}
-		}
-	}
-	return results, errors.Join(errs...)
 }
 
 // addBlocks adds this process' blocks to what the store has left.

@@ -3,7 +3,6 @@ package failmode
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -52,39 +51,29 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 	if err := lent.Invalid(charges); err != nil { // before anything is settled
 		return nil, err
 	}
-	if !slices.ContainsFunc(charges, func(c algorithms.Charge) bool { return !g.inFlight.holds(&c.Result.Check) }) {
-		return g.settleHeld(ctx, charges) // at the end of a request
-	}
-	var store, local, leased, held []int
+	results := make([]algorithms.Result, len(charges))
+	var store, local []int
 	for i := range charges {
-		switch r := &charges[i].Result; {
-		case g.inFlight.holds(&r.Check):
-			held = append(held, i)
-		case r.Source == algorithms.SourceLease:
-			leased = append(leased, i)
+		r := &results[i]
+		switch *r = charges[i].Result; {
+		case r.Charged == 0 || r.Charged == charges[i].Cost || g.ended(r):
 		case r.Source == algorithms.SourceFallback:
 			local = append(local, i)
 		default:
 			store = append(store, i)
 		}
 	}
-	var results []algorithms.Result
-	settle := func(at []int, by func(context.Context, []algorithms.Charge) ([]algorithms.Result, error)) (err error) {
-		switch {
-		case len(at) == 0:
-			return nil
-		case len(at) == len(charges): // the usual case
-			results, err = by(ctx, charges)
-			return err
-		case results == nil:
-			results = make([]algorithms.Result, len(charges))
+	var errs []error
+	settle := func(at []int, by func(context.Context, []algorithms.Charge) ([]algorithms.Result, error)) {
+		if len(at) > 0 {
+			settled, err := by(ctx, pick(charges, at))
+			setAt(results, at, settled)
+			errs = append(errs, err)
 		}
-		settled, err := by(ctx, pick(charges, at))
-		setAt(results, at, settled)
-		return err
 	}
-	err := errors.Join(settle(held, g.settleHeld), settle(leased, g.settleBlocks), settle(local, g.settleLocal), settle(store, g.settleStore))
-	return results, err
+	settle(local, g.settleLocal)
+	settle(store, g.settleStore)
+	return results, errors.Join(errs...)
 }
 
 // Reset implements [algorithms.Limiter]. If a server's circuit is open, its checks are

@@ -134,9 +134,9 @@ func (s *requestState) setCost(rule string, units int64) (now bool, err error) {
 }
 
 // refundBy refunds the rules with ChargeOn that do not list the status, and counts strikes by
-// those that do. A request that
-// has ended stays charged: otherwise clients that hang up would not be counted. So does a
-// connection that the handler takes over, because what is answered on it is not known.
+// those that do. A request that has ended stays charged: otherwise clients that hang up would
+// not be counted. So does a connection that the handler takes over, because what is answered
+// on it is not known.
 func (s *requestState) refundBy(status int) {
 	if status == http.StatusSwitchingProtocols || s.Context.Err() != nil {
 		return
@@ -145,9 +145,11 @@ func (s *requestState) refundBy(status int) {
 	free := false
 	var strikes []algorithms.Result // one for each rule
 	for _, r := range s.decision.Results {
-		on, a := s.set.chargeOn(r.Check.Rule), s.account(r.Check.Rule)
-		switch {
-		case on == nil:
+		on := s.set.chargeOn(r.Check.Rule)
+		if on == nil {
+			continue
+		}
+		switch a := s.account(r.Check.Rule); {
 		case !slices.Contains(on, status):
 			if !a.settled && !a.added && s.holds > 0 {
 				a.settled, free = true, true
