@@ -75,7 +75,7 @@ func (s store) Renew(ctx context.Context, places []inflight.Place) (failed []inf
 	}
 	calls := make([]*transport.Call, len(chunks))
 	for i, c := range chunks {
-		calls[i] = &transport.Call{Script: script.Renew, Keys: c.keys, Args: c.args}
+		calls[i] = &transport.Call{Script: script.Pulse, Keys: c.keys, Args: c.args}
 	}
 	if len(calls) == 0 {
 		return nil, nil

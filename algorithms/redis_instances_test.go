@@ -1,11 +1,13 @@
 package algorithms
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 func TestBeatCountsInstances(t *testing.T) {
@@ -26,7 +28,8 @@ func TestBeatCountsInstances(t *testing.T) {
 	clock.Advance(time.Millisecond)
 	beat("c", lease, 1) // the others were not heard of for a lease
 	beat("a", lease, 2)
-	beat("a", 0, 1)
+	beat("a", 0, 0) // leaves
+	beat("c", lease, 1)
 	beat("c", 0, 0)
 	if n := srv.Client(t).Exists(t.Context(), "test:instances").Val(); n != 0 {
 		t.Error("a key is left when all have gone")
@@ -34,11 +37,18 @@ func TestBeatCountsInstances(t *testing.T) {
 
 	clock.Advance(time.Hour)
 	beat("a", lease, 1)
-	clock.Advance(-time.Hour) // it was wrong: what it promised does not hold
+	clock.Advance(-time.Hour) // it was wrong: what it promised holds for a lease
+	beat("b", lease, 2)
+	clock.Advance(lease)
 	beat("b", lease, 1)
-	clock.Advance(lease + time.Millisecond)
+	clock.Advance(lease + 2*time.Millisecond)
 	if n := srv.Client(t).Exists(t.Context(), "test:instances").Val(); n != 0 {
 		t.Error("a key is left when nobody beats")
+	}
+
+	srv.Client(t).Set(t.Context(), "test:instances", "word", 0)
+	if _, err := storeOf(r).Beat(t.Context(), "a", lease); !errors.Is(err, transport.ErrForeign) {
+		t.Errorf("a foreign value: %v", err)
 	}
 }
 

@@ -134,20 +134,26 @@ func (s store) Warm(ctx context.Context) error {
 
 // Beat says that the instance id uses the namespace, and returns how many
 // instances do: those whose last beat was less than their lease ago. A lease of
-// 0 takes the instance out; others are rounded up to the millisecond. The key is
-// "namespace:instances".
+// 0 takes the instance out. The key is "namespace:instances".
 //
 // All instances should use the same lease: a shorter one cuts off what longer
 // ones have left.
 func (s store) Beat(ctx context.Context, id string, lease time.Duration) (instances int, err error) {
-	ms := (max(lease, 0) + time.Millisecond - 1).Milliseconds()
-	c := &transport.Call{Script: script.Instances, Keys: []any{s.Namespace + ":instances"}, Args: []any{id, ms}}
-	reply, err := s.Send(s.Transport.Within(ctx), c) // one key goes through every client alike
-	if err == nil && len(reply) != 1 {
-		err = fmt.Errorf("%w: %d numbers, want 1", transport.ErrReply, len(reply))
+	key := s.Namespace + ":instances"
+	c := &transport.Call{Script: script.Pulse, Keys: []any{key}, Args: []any{lease.Microseconds(), 1, id}}
+	if lease == 0 {
+		c = &transport.Call{Keys: c.Keys, Args: []any{"zrem", key, id}}
 	}
-	if err != nil {
+	reply, err := s.Send(s.Transport.Within(ctx), c) // one key goes through every client alike
+	switch {
+	case err != nil:
 		return 0, redisError(err)
+	case lease == 0:
+		return 0, nil
+	case len(reply) != 1:
+		return 0, redisError(fmt.Errorf("%w: %d numbers, want 1", transport.ErrReply, len(reply)))
+	case reply[0] < 0:
+		return 0, redisError(fmt.Errorf("%w at key %s", transport.ErrForeign, key))
 	}
 	return int(reply[0]), nil
 }

@@ -17,20 +17,17 @@ var (
 	joint string
 	//go:embed settle.lua
 	settle string
-	//go:embed renew.lua
-	renew string
-	//go:embed instances.lua
-	instances string
+	//go:embed pulse.lua
+	pulse string
 )
 
 // The scripts. Each says at its top what it does.
 var (
-	Joint     = transport.NewScript(common+joint, nil)
-	Take      = transport.NewScript(common+take, ParseReply).JoinedBy(Joint)
-	Settle    = transport.NewScript(common+settle, nil)
-	Renew     = transport.NewScript(renew, nil)
-	Instances = transport.NewScript(instances, nil)
+	Joint  = transport.NewScript(common+joint, nil)
+	Take   = transport.NewScript(common+take, ParseReply).JoinedBy(Joint)
+	Settle = transport.NewScript(common+settle, nil)
+	Pulse  = transport.NewScript(common+pulse, nil)
 )
 
 // All are the scripts that decisions, settlements and heartbeats run.
-var All = []*transport.Script{Take, Joint, Settle, Renew, Instances}
+var All = []*transport.Script{Take, Joint, Settle, Pulse}
