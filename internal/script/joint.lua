@@ -81,6 +81,7 @@ for d = 0, #KEYS - checks, checks do
     next_id = next_id + 1
   end
   reply[r] = time[1] .. ' ' .. time[2]
+  -- After an error, miniredis' Lua no longer shares at between decide and this file, which reads it no more.
   local fine, admit, heals, lefts = pcall(decide, d, checks, reply, r, charges)
   if not fine then
     local costly = ''
