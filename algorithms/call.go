@@ -1,53 +1,43 @@
 package algorithms
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed75154129/ratelimit/internal/script"
 	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// takeCall decides checks; see internal/script/take.lua, and
-// joint.lua for several such calls.
+// takeCall decides checks; see internal/script/take.lua, and joint.lua for several such
+// calls.
 func (r *Redis) takeCall(charge bool, checks []Check, ps []step.Params) *transport.Call {
-	c := &transport.Call{Script: script.Take, Keys: r.keys(checks, ps), Args: takeArguments(charge, checks, ps), Joins: true}
+	c := &transport.Call{Script: script.Take, Keys: r.keys(checks, ps), Joins: true}
 	for i := range ps {
 		p := &ps[i]
 		c.Joins = c.Joins && !p.Log
 		if p.Held {
 			c.Own = append(c.Own, p.ID)
 		}
-		if p.Calendar && c.Instead == nil {
-			kept := slices.Clone(ps) // so that other calls' stay on the stack
-			c.Instead = atItsTime(kept, func() *transport.Call { return r.takeCall(charge, checks, kept) })
-		}
+		r.tell(p)
 	}
+	c.Args = takeArguments(charge, checks, ps)
 	return c
 }
 
-// noWindow is how the scripts begin what they say if their clock is in none of the
-// windows of a calendar that they were given. The time follows, in µs.
-const noWindow = "none of the calendar windows holds "
-
-// atItsTime makes a call again, once, with the windows around the server's time.
-func atItsTime(ps []step.Params, again func() *transport.Call) func(error) *transport.Call {
-	return func(err error) *transport.Call {
-		var now int64
-		_, rest, _ := strings.Cut(err.Error(), noWindow)
-		if n, _ := fmt.Sscan(rest, &now); n == 0 || !transport.Answered(err) {
-			return nil
-		}
-		for i := range ps {
-			ps[i].Told(now)
-		}
-		c := again()
-		c.Instead = nil
-		return c
+// tell tells a calendar's twin the windows around this process's time.
+func (r *Redis) tell(p *step.Params) {
+	if p.Calendar {
+		p.Tell(r.time().UnixMicro())
 	}
+}
+
+func (r *Redis) time() time.Time {
+	if r.now != nil {
+		return r.now()
+	}
+	return time.Now()
 }
 
 // A shape is what decides the arguments of takeCall, other than the keys.
@@ -102,28 +92,16 @@ func newArguments(charge bool, checks []Check, ps []step.Params) []any {
 	return slices.Clip(args)
 }
 
-func paramsIn(corrections []settlement) []step.Params {
-	ps := make([]step.Params, len(corrections))
-	for i := range corrections {
-		ps[i] = corrections[i].Params
-	}
-	return ps
-}
-
 // settleCall corrects charges; see internal/script/settle.lua.
 func (r *Redis) settleCall(corrections []settlement) *transport.Call {
-	keys, args, timed := make([]any, len(corrections)), make([]any, 0, 13*len(corrections)), false
+	keys, args := make([]any, len(corrections)), make([]any, 0, 13*len(corrections))
 	for i := range corrections {
 		c := &corrections[i]
 		keys[i] = r.key(&c.result.Check, &c.Params)
 		begin := len(args)
-		timed = timed || c.Calendar
+		r.tell(&c.Params)
 		args = c.Step.Corrections(c.Step.Arguments(append(args, 0, c.Code), c.Params), &c.Correction)
 		args[begin] = len(args) - begin - 1
 	}
-	call := &transport.Call{Script: script.Settle, Keys: keys, Args: args}
-	if timed {
-		call.Instead = atItsTime(paramsIn(corrections), func() *transport.Call { return r.settleCall(corrections) })
-	}
-	return call
+	return &transport.Call{Script: script.Settle, Keys: keys, Args: args}
 }

@@ -1,6 +1,7 @@
 package algorithms
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -37,24 +38,32 @@ func TestAClockErrorOfAYearIsForgotten(t *testing.T) {
 	}
 }
 
-// A correction tells the script the windows around the process's clock. Where the key's
-// window is beyond them, what was used is kept to its end all the same.
-func TestACorrectionKeepsAWindowThatItIsNotTold(t *testing.T) {
-	in := func(year int) int64 { return time.Date(year, 6, 1, 0, 0, 0, 0, time.UTC).UnixMicro() }
-	check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 10, Calendar: "year@UTC"}}
-	for name, b := range map[string]backend{"miniredis": miniBackend(t), "redis": realBackend(t)} {
-		b.setTime(in(2026))
-		charged := mustTake(t, b.limiter, check)
-		b.setTime(in(2024))
-		other := check
-		other.Key = "other"
-		mustTake(t, b.limiter, other) // the process learns that it is 2024
-		b.setTime(in(2025))
-		if err := settleAll(t.Context(), b.limiter, 5, charged...); err != nil {
-			t.Fatal(err)
-		}
-		if until := time.UnixMicro(in(2025)).Add(b.ttl(keyOf("test", check))).UTC(); until.Year() < 2027 {
-			t.Errorf("%s: five units of 2026 are kept until %v", name, until)
+// A server whose clock is in none of the windows around this process's time decides nothing
+// by a calendar. The error says which clock is where, and charges nothing.
+func TestAServerAtAnotherTimeDecidesByNoCalendar(t *testing.T) {
+	for name, b := range map[string]backend{"miniredis": miniBackend(t), "redis": realBackend(t), "cluster": clusterBackend(t)} {
+		b.setTime(someTime)
+		daily, hourly := Check{Rule: "daily", Key: "k", Limit: PerDay(10, "UTC")}, Check{Rule: "hourly", Key: "k", Limit: PerHour(10)}
+		charged := mustTake(t, b.limiter, daily, hourly)
+		r := b.limiter.(*Redis)
+		for _, days := range []int{-2, -1, 0, 1, 2} {
+			r.now = func() time.Time { return time.UnixMicro(someTime).AddDate(0, 0, days) }
+			d, err := r.Peek(t.Context(), daily, hourly)
+			_, failed := r.Settle(t.Context(), Charge{Result: charged[0], Cost: 2 + int64(days)%2})
+			if err == nil {
+				err = errOf(d)
+			}
+			if max(days, -days) < 2 {
+				if err != nil || failed != nil {
+					t.Errorf("%s, %d days ahead: %v, %v", name, days, err, failed)
+				}
+				continue
+			}
+			for _, err := range []error{err, failed} {
+				if err == nil || !strings.Contains(err.Error(), "the server's clock, at 2026-11-18") {
+					t.Errorf("%s, %d days ahead: %v", name, days, err)
+				}
+			}
 		}
 	}
 }

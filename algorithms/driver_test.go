@@ -144,8 +144,9 @@ func miniSubject(t *testing.T) (*subject, *algorithms.Redis, func()) {
 // textSubject is a Redis with the client.
 func textSubject(client redis.UniversalClient) (*subject, *algorithms.Redis) {
 	ctx := context.Background()
-	r := &algorithms.Redis{Client: client, Namespace: "test", Budget: roomy}
-	return &subject{limiter: r, store: &textStore{
+	r, here := &algorithms.Redis{Client: client, Namespace: "test", Budget: roomy}, new(int64)
+	r.SetClock(func() time.Time { return time.UnixMicro(*here) })
+	return &subject{limiter: r, here: here, store: &textStore{
 		ttl: func(key string) time.Duration { return client.PTTL(ctx, key).Val() },
 		put: func(key, value string) {
 			stored := client.Get(ctx, key).Val()

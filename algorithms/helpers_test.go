@@ -47,14 +47,6 @@ func peekOne(t *testing.T, m *Memory, check Check) Result {
 // asText are the algorithms whose state is a text in Redis.
 var asText = rated.Without(func(row step.Row) bool { return row.Summary })
 
-func namesOf(rows []step.Row) []Algorithm {
-	names := make([]Algorithm, len(rows))
-	for i := range rows {
-		names[i] = Algorithm(rows[i].Name)
-	}
-	return names
-}
-
 // A backend is a store under test, with a clock that the test sets.
 type backend struct {
 	limiter Limiter
@@ -82,8 +74,9 @@ func miniBackend(t *testing.T) backend {
 	mr.ClockTTL(true)
 	client := (&redistest.Server{Addr: mr.Addr()}).Client(t)
 	var clock int64
+	r := &Redis{Client: client, Namespace: "test", Budget: roomy, now: func() time.Time { return time.UnixMicro(clock) }}
 	return backend{
-		limiter: &Redis{Client: client, Namespace: "test", Budget: roomy},
+		limiter: r,
 		setTime: func(us int64) {
 			if us < clock {
 				// As in Redis, what expires at a time expires at that time.
@@ -105,7 +98,7 @@ func realBackend(t *testing.T) backend {
 	srv, clock := redistest.StartWithClock(t)
 	client := srv.Client(t)
 	return backend{
-		limiter: &Redis{Client: client, Namespace: "test", Budget: roomy},
+		limiter: &Redis{Client: client, Namespace: "test", Budget: roomy, now: clock.Now},
 		setTime: func(us int64) { clock.Set(time.UnixMicro(us)) },
 		flush:   func() { client.FlushAll(context.Background()) },
 		del:     func(key string) { client.Del(context.Background(), key) },
@@ -122,7 +115,7 @@ func clusterBackend(t *testing.T) backend {
 		masters = append(masters, m.Client(t))
 	}
 	return backend{
-		limiter: &Redis{Client: client, Namespace: "test", Budget: roomy},
+		limiter: &Redis{Client: client, Namespace: "test", Budget: roomy, now: clock.Now},
 		setTime: func(us int64) { clock.Set(time.UnixMicro(us)) },
 		flush: func() {
 			for _, m := range masters {

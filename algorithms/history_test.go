@@ -34,6 +34,7 @@ const (
 // limiter meets the same.
 type history struct {
 	start, earliest int64 // µs
+	ahead           int64 // the process's clock, of the store's, in µs
 	most            int64 // that the clock moves in a step; 0: any
 	ops             []op
 }
@@ -71,6 +72,7 @@ func (k kind) history(t *rapid.T) history {
 		h.earliest = digit
 	}
 	limits := make([][2]algorithms.Limit, rapid.IntRange(1, 5).Draw(t, "rules")) // more than the script has room for at first
+	h.ahead = rapid.SampledFrom([]int64{0, 22 * 3600 * second, -22 * 3600 * second}).Draw(t, "ahead") // less than the shortest day
 	for i := range limits {
 		limits[i] = k.limits(t)
 		switch {
@@ -292,6 +294,7 @@ func periodOf(l algorithms.Limit) int64 {
 type subject struct {
 	limiter algorithms.Limiter
 	setTime func(us int64)
+	here    *int64     // the clock of this process, in µs; nil if the limiter has none
 	store   *textStore // nil if it is none
 	// together takes several requests at once; nil: one after the other.
 	together func(ctx context.Context, requests [][]algorithms.Check) ([]algorithms.Decision, error)
@@ -314,15 +317,15 @@ type charge struct{ got, want algorithms.Result }
 // A run is one of a history on a subject and on a Memory.
 type run struct {
 	*subject
-	memory        *algorithms.Memory
-	now, earliest int64
-	charges       []charge                       // the newest first
-	known         map[[2]string]algorithms.Check // of each rule and key
+	memory               *algorithms.Memory
+	now, earliest, ahead int64
+	charges              []charge                       // the newest first
+	known                map[[2]string]algorithms.Check // of each rule and key
 }
 
 // run runs a history, and says where the subject differs from a Memory.
 func (s *subject) run(h history) error {
-	r := run{subject: s, now: max(h.start, h.earliest), earliest: h.earliest, known: map[[2]string]algorithms.Check{}}
+	r := run{subject: s, now: max(h.start, h.earliest), earliest: h.earliest, ahead: h.ahead, known: map[[2]string]algorithms.Check{}}
 	r.memory = &algorithms.Memory{Now: func() time.Time { return time.UnixMicro(r.now) }}
 	var wait int64 // what the last decision waits for
 	for i, o := range h.ops {
@@ -378,6 +381,9 @@ func (r *run) move(by int64) error {
 	}
 	r.now = min(max(r.now+by, r.earliest), lastTime)
 	r.setTime(r.now)
+	if r.here != nil {
+		*r.here = r.now + r.ahead
+	}
 	return nil
 }
 
@@ -530,6 +536,7 @@ func (r *run) remembers(checks []algorithms.Check) error {
 		if r.store == nil || c.Limit.Algorithm == algorithms.InFlight {
 			return nil
 		}
+		c.Shadow = false
 		d, err := r.memory.Peek(context.Background(), c)
 		if err != nil {
 			return err

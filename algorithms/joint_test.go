@@ -20,7 +20,7 @@ import (
 // Together decides several requests in one flush, where that can be by the joint script.
 // It does not remember which keys have taken time.
 func (r *Redis) Together(ctx context.Context, requests [][]Check) ([]Decision, error) {
-	r = &Redis{Client: r.Client, Namespace: r.Namespace, Budget: r.Budget}
+	r = &Redis{Client: r.Client, Namespace: r.Namespace, Budget: r.Budget, now: r.now}
 	t, err := r.ready()
 	if err != nil {
 		return nil, err

@@ -39,7 +39,8 @@ const (
 	GCRA Algorithm = "gcra"
 	// CalendarWindow counts units in days, weeks (from Monday), months, quarters or
 	// years of a time zone. A window begins at the first instant that has its date,
-	// so a day may have 23 or 25 hours. The store's clock chooses the window.
+	// so a day may have 23 or 25 hours. The store's clock chooses the window. If
+	// it is more than a window from this process's clock, that is an error.
 	CalendarWindow Algorithm = "calendar_window"
 )
 

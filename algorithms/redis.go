@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -67,6 +68,7 @@ type Redis struct {
 	// and fails or counts on the wrong server.
 	Sharded bool
 
+	now       func() time.Time // of this process; nil: time.Now
 	once      sync.Once
 	invalid   error
 	transport *transport.Transport
@@ -114,10 +116,19 @@ func (r *Redis) ready() (*transport.Transport, error) {
 	return r.transport, r.invalid
 }
 
+// noWindow is how the scripts begin what they say if their clock is in none of the windows
+// of a calendar that they are told. The time follows, in µs.
+const noWindow = "none of the calendar windows holds "
+
 // redisError adds the prefix of this store to an error.
 func redisError(err error) error {
 	if err == nil {
 		return nil
+	}
+	if _, us, ok := strings.Cut(err.Error(), noWindow); ok {
+		var at int64
+		_, _ = fmt.Sscan(us, &at)
+		return fmt.Errorf("algorithms: redis: the server's clock, at %s, is more than a calendar window from this process's: set both clocks, by NTP: %w", time.UnixMicro(at).UTC().Format(time.RFC3339), err)
 	}
 	return fmt.Errorf("algorithms: redis: %w", err)
 }

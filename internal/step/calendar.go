@@ -22,8 +22,7 @@ type Calendar struct {
 	text string
 	id   uint64 // of the text
 
-	near  atomic.Pointer[Windows] // that were asked for last
-	ahead atomic.Int64            // of this process' clock, in µs: a store's, as it told last
+	near atomic.Pointer[Windows] // that were asked for last
 }
 
 // A Window is one of a calendar's.
@@ -176,12 +175,6 @@ func (c *Calendar) Around(now int64) *Windows {
 	c.near.Store(w)
 	return w
 }
-
-// Told is for a store's clock, which is in none of the windows that it was given.
-func (c *Calendar) Told(now int64) { c.ahead.Store(now - time.Now().UnixMicro()) }
-
-// expected are the windows around the store's time, as far as this process knows it.
-func (c *Calendar) expected() *Windows { return c.Around(time.Now().UnixMicro() + c.ahead.Load()) }
 
 func (c *Calendar) around(now int64) *Windows {
 	date := daysOf(time.UnixMicro(now).In(c.zone))

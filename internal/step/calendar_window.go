@@ -40,8 +40,8 @@ func (calendarWindow) retryAfter(s State, now int64, p Params) int64 {
 func (calendarWindow) Arguments(args []any, p Params) []any {
 	args = append(args, p.rate, p.Cost)
 	var windows Windows
-	if p.calendar != nil {
-		windows = *p.calendar.expected()
+	if p.told != nil {
+		windows = *p.told
 	}
 	for _, w := range windows {
 		args = append(args, w.Begin, w.Date)

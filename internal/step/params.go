@@ -11,13 +11,14 @@ type Params struct {
 	*Row
 	rate, Period int64 // units and µs
 	calendar     *Calendar
-	Cost         int64 // a cost above the quota is the quota + 1, which no state admits; 0 is a look
-	ID           int64 // Held: of the request; a random number below 2^52
-	never        bool  // the cost is above the quota
-	costW, costF int64 // buckets: the time to refill the cost
-	fullW, fullF int64 // buckets: the time to refill the whole bucket
-	roomW, roomF int64 // buckets: how far ahead of now TAT may be after the charge
-	Own          bool  // a Memory counts it in an entry of its own, or not at all
+	told         *Windows // of the calendar, for the Arguments
+	Cost         int64    // a cost above the quota is the quota + 1, which no state admits; 0 is a look
+	ID           int64    // Held: of the request; a random number below 2^52
+	never        bool     // the cost is above the quota
+	costW, costF int64    // buckets: the time to refill the cost
+	fullW, fullF int64    // buckets: the time to refill the whole bucket
+	roomW, roomF int64    // buckets: how far ahead of now TAT may be after the charge
+	Own          bool     // a Memory counts it in an entry of its own, or not at all
 
 	Bound *Bound // the cached conversion that these are equal to; nil if there is none
 }
@@ -68,13 +69,8 @@ func (p *Params) SameWindow(s, t int64) bool {
 	return true
 }
 
-// Told is the store's clock, which is in none of the windows of a calendar that it was
-// given: the Arguments are others from now on.
-func (p *Params) Told(now int64) {
-	if p.calendar != nil {
-		p.calendar.Told(now)
-	}
-}
+// Tell has the Arguments say which windows of the calendar are around a time.
+func (p *Params) Tell(now int64) { p.told = p.calendar.Around(now) }
 
 // SetCost changes the cost, which must not be above the quota + 1.
 func (p *Params) SetCost(units int64) {

@@ -52,10 +52,6 @@ type Call struct {
 	Own    []any   // of this call alone: one in place of each nil in Args
 	Joins  bool    // may be run with others by Script's joint script
 
-	// Instead returns what to send in place of the call after an error; nil if nothing.
-	// It may be nil itself.
-	Instead func(error) *Call
-
 	members []*Call // of a call that is sent in place of these; see join.go
 
 	// What was last sent, and what became of it. They are written by whoever
@@ -63,14 +59,6 @@ type Call struct {
 	cmd   redis.Cmder
 	err   error
 	lines string // what a joint script returned for this call; "" if it was sent by itself
-}
-
-// instead is what to send in place of a call that has failed; nil if nothing.
-func (c *Call) instead(err error) *Call {
-	if err == nil || c.Instead == nil {
-		return nil
-	}
-	return c.Instead(err)
 }
 
 // Key is the first of the call's keys.

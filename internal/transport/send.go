@@ -16,9 +16,6 @@ func (t *Transport) Send(ctx context.Context, c *Call) ([]int64, error) {
 	p.begin(ctx, p.only[:])
 	t.batcher(0).do(p, t.direct)
 	r := t.answer(p, c)
-	if instead := c.instead(r.Err); instead != nil {
-		return t.Send(ctx, instead)
-	}
 	return r.Numbers, r.Err
 }
 
@@ -42,7 +39,6 @@ func (t *Transport) SendAll(ctx context.Context, calls []*Call) []Response {
 			responses[at] = t.answer(&g.pending, g.calls[i])
 		}
 	}
-	t.Again(ctx, responses, func(i int) *Call { return calls[i].instead(responses[i].Err) })
 	return responses
 }
 
