@@ -61,7 +61,7 @@ package algorithms
 //     once. A bucket's state is a time: 10 units owed at 100 per hour are 6 minutes, and 1
 //     unit at 10 per hour.
 //   - The period is part of the key. Otherwise two processes that disagree during a roll-out
-//     would deny each other's clients (TestInstancesThatDisagreeKeepTheirOwnLimits).
+//     would deny each other's clients (TestKeysAreInjectionFree).
 //   - The digit behind the algorithm is the form of its states. Two forms never meet, and no
 //     code reads a former one (TestEachFormHasItsName).
 //

@@ -71,7 +71,7 @@ func (k kind) history(t *rapid.T) history {
 	if k.octal {
 		h.earliest = digit
 	}
-	limits := make([][2]algorithms.Limit, rapid.IntRange(1, 5).Draw(t, "rules")) // more than the script has room for at first
+	limits := make([][2]algorithms.Limit, rapid.IntRange(1, 5).Draw(t, "rules"))                      // more than the script has room for at first
 	h.ahead = rapid.SampledFrom([]int64{0, 22 * 3600 * second, -22 * 3600 * second}).Draw(t, "ahead") // less than the shortest day
 	for i := range limits {
 		limits[i] = k.limits(t)
@@ -84,6 +84,13 @@ func (k kind) history(t *rapid.T) history {
 	}
 	keys := [2]string{"a", rapid.SampledFrom([]string{"b", "", "#", "a b", "a}:r:sw1:1m", strings.Repeat("ü", 40)}).Draw(t, "other key")}
 	apart := rapid.Bool().Draw(t, "rules have other keys") // and so they are in other slots
+	rules := make([]string, len(limits))                   // some have several windows
+	for i := range rules {
+		rules[i] = fmt.Sprint("rule-", i)
+		if i > 0 && rules[i-1] == fmt.Sprint("rule-", i-1) && counting(limits[i][0]) != counting(limits[i-1][0]) && rapid.Bool().Draw(t, "windows of one rule") {
+			rules[i] = rules[i-1]
+		}
+	}
 	key := func(i int) string {
 		key := keys[rapid.IntRange(0, 1).Draw(t, "key")]
 		if apart {
@@ -92,7 +99,7 @@ func (k kind) history(t *rapid.T) history {
 		return key
 	}
 	check := func(i int) algorithms.Check {
-		c := algorithms.Check{Rule: fmt.Sprint("rule-", i), Key: key(i), Limit: limits[i][0]}
+		c := algorithms.Check{Rule: rules[i], Key: key(i), Limit: limits[i][0]}
 		if !k.steady && rapid.IntRange(0, 4).Draw(t, "other limit") == 0 {
 			c.Limit = limits[i][1]
 		}
@@ -282,6 +289,11 @@ func drawMaxDelay(t *rapid.T, l algorithms.Limit) time.Duration {
 	).Draw(t, "max delay")
 }
 
+// counting is what limits of one count have in common.
+func counting(l algorithms.Limit) algorithms.Limit {
+	return algorithms.Limit{Period: l.Period, Calendar: l.Calendar, Algorithm: l.Algorithm}
+}
+
 // periodOf is about how long a limit's windows are, in µs. That of in_flight is a lease.
 func periodOf(l algorithms.Limit) int64 {
 	if l.Algorithm == algorithms.InFlight {
@@ -319,13 +331,13 @@ type run struct {
 	*subject
 	memory               *algorithms.Memory
 	now, earliest, ahead int64
-	charges              []charge                       // the newest first
-	known                map[[2]string]algorithms.Check // of each rule and key
+	charges              []charge                              // the newest first
+	known                map[algorithms.Check]algorithms.Check // of each count
 }
 
 // run runs a history, and says where the subject differs from a Memory.
 func (s *subject) run(h history) error {
-	r := run{subject: s, now: max(h.start, h.earliest), earliest: h.earliest, ahead: h.ahead, known: map[[2]string]algorithms.Check{}}
+	r := run{subject: s, now: max(h.start, h.earliest), earliest: h.earliest, ahead: h.ahead, known: map[algorithms.Check]algorithms.Check{}}
 	r.memory = &algorithms.Memory{Now: func() time.Time { return time.UnixMicro(r.now) }}
 	var wait int64 // what the last decision waits for
 	for i, o := range h.ops {
@@ -341,7 +353,7 @@ func (s *subject) run(h history) error {
 		}
 		err := r.move(o.move)
 		for _, c := range slices.Concat(append(o.batch, o.checks)...) {
-			r.known[[2]string{c.Rule, c.Key}] = algorithms.Check{Rule: c.Rule, Key: c.Key, Limit: c.Limit}
+			r.known[algorithms.Check{Rule: c.Rule, Key: c.Key, Limit: counting(c.Limit)}] = named(c)
 		}
 		var d algorithms.Decision
 		if err == nil {

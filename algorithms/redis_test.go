@@ -99,44 +99,6 @@ func TestRedisLeavesASlowFlushBehind(t *testing.T) {
 	}
 }
 
-// In a roll-out, old and new instances disagree on a rule for a while. Neither
-// may admit more than its own rule says because of the other.
-func TestInstancesThatDisagreeKeepTheirOwnLimits(t *testing.T) {
-	client := redistest.Start(t).Client(t)
-	day := 24 * time.Hour
-	for name, limits := range map[string][2]Limit{
-		"algorithm":     {{Rate: 5, Period: day, Algorithm: FixedWindow}, {Rate: 5, Period: day, Algorithm: SlidingWindow}},
-		"to a bucket":   {{Rate: 5, Period: day, Algorithm: SlidingWindow}, {Rate: 5, Period: day, Algorithm: TokenBucket}},
-		"window period": {{Rate: 5, Period: day}, {Rate: 50, Period: time.Hour}},
-		"fixed period":  {{Rate: 5, Period: day, Algorithm: FixedWindow}, {Rate: 50, Period: time.Minute, Algorithm: FixedWindow}},
-		// Had they one state, the second would take the first's for a clock
-		// error and rewrite it, and the first would admit again and again.
-		"bucket period": {{Rate: 1, Period: day, Algorithm: TokenBucket}, {Rate: 100, Period: time.Minute, Algorithm: TokenBucket}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := &Redis{Client: client, Namespace: "test", Budget: roomy}
-			var admitted [2]int64
-			for range 20 {
-				for i, limit := range limits {
-					d, err := r.Take(t.Context(), Check{Rule: "r", Key: name, Limit: limit})
-					if err != nil {
-						t.Fatal(err)
-					}
-					if d.Allowed {
-						admitted[i]++
-					}
-				}
-			}
-			for i, limit := range limits {
-				// Midnight UTC may pass: a window then begins afresh.
-				if want := min(limit.Rate, 20); admitted[i] < want || admitted[i] > 2*want {
-					t.Errorf("%s admitted %d of 20", limit, admitted[i])
-				}
-			}
-		})
-	}
-}
-
 func TestRedisValidate(t *testing.T) {
 	var nilClient *redis.Client
 	for want, r := range map[string]*Redis{
