@@ -62,6 +62,7 @@ type Monitor struct {
 	work       *background.Group
 	logger     *slog.Logger
 	unexpected sampler.Sampler // to log
+	warm       atomic.Bool     // there is a connection to shard 0
 	asked      atomic.Bool     // the servers have said whether they may forget
 	seed       maphash.Seed    // of the keys of failures
 	calls      calls
@@ -113,7 +114,7 @@ func (m *Monitor) Circuit(shard int) *Circuit {
 		all = append(all, &Circuit{shard: len(all)})
 	}
 	m.circuits.Store(&all)
-	if !m.ended {
+	if !m.ended && !(shard == 0 && m.warm.Load()) {
 		m.work.Begin(func() { m.Prepare(m.ctx, shard, false) })
 	}
 	return all[shard]
@@ -122,7 +123,10 @@ func (m *Monitor) Circuit(shard int) *Circuit {
 // Prepare opens a connection for the probes of a shard, if there is none or if it is to be
 // a new one. It asks whether the servers may forget what they count until one has said so.
 func (m *Monitor) Prepare(ctx context.Context, shard int, anew bool) {
-	_ = m.safely(func() error { return m.store.Ask(ctx, shard, anew) }) // there is time to try again
+	err := m.safely(func() error { return m.store.Ask(ctx, shard, anew) })
+	if err == nil && shard == 0 {
+		m.warm.Store(true) // otherwise there is time to try again
+	}
 	if m.asked.Load() {
 		return
 	}
