@@ -67,14 +67,21 @@ func TestRecipesAreShown(t *testing.T) {
 	}
 }
 
-// nameOf returns the name of a function or of a single type, and "" of other declarations.
+// nameOf returns the name of a function or of a single type or variable, and "" of other
+// declarations.
 func nameOf(d ast.Decl) string {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
 		return d.Name.Name
 	case *ast.GenDecl:
-		if t, ok := d.Specs[0].(*ast.TypeSpec); ok && len(d.Specs) == 1 {
-			return t.Name.Name
+		if len(d.Specs) != 1 {
+			return ""
+		}
+		switch spec := d.Specs[0].(type) {
+		case *ast.TypeSpec:
+			return spec.Name.Name
+		case *ast.ValueSpec:
+			return spec.Names[0].Name
 		}
 	}
 	return ""
