@@ -83,21 +83,8 @@ func (r *Redis) settle(ctx context.Context, t *transport.Transport, corrections 
 	return err
 }
 
-// Reset implements [Limiter].
+// Reset implements [Limiter]: by one call or, where keys are sharded, by one for each check.
 func (r *Redis) Reset(ctx context.Context, checks ...Check) error {
-	return r.change(ctx, checks, func(checks []Check, ps []step.Params) *transport.Call {
-		args := []any{"del"}
-		for i := range checks {
-			c, p := &checks[i], &ps[i]
-			args = append(args, r.key(c, p))
-		}
-		return &transport.Call{Args: args, Keys: args[1:]}
-	})
-}
-
-// change does something to the keys of valid checks: by one call or, where keys are sharded,
-// by one for each check.
-func (r *Redis) change(ctx context.Context, checks []Check, call func([]Check, []step.Params) *transport.Call) error {
 	t, err := r.ready()
 	if err != nil {
 		return err
@@ -108,12 +95,13 @@ func (r *Redis) change(ctx context.Context, checks []Check, call func([]Check, [
 		return err
 	}
 	var calls []*transport.Call
+	size := len(checks)
 	if t.Sharded {
-		for i := range checks {
-			calls = append(calls, call(checks[i:i+1], ps[i:i+1]))
-		}
-	} else {
-		calls = append(calls, call(checks, ps))
+		size = 1
+	}
+	for keys := range slices.Chunk(r.keys(checks, ps), size) {
+		args := append([]any{"del"}, keys...)
+		calls = append(calls, &transport.Call{Args: args, Keys: args[1:]})
 	}
 	var errs []error
 	for _, resp := range t.SendAll(t.Within(ctx), calls) {

@@ -17,17 +17,10 @@ import (
 // is ever given back. The error is for when no server answered.
 func (r *Redis) decideSharded(ctx context.Context, t *transport.Transport, charge bool, checks []Check, ps []step.Params) (Decision, error) {
 	d, err := r.askServers(ctx, t, charge, checks, ps)
-	if err == nil && charge && deniedForCertain(d) {
+	if err == nil && charge && slices.ContainsFunc(d.Results, func(res Result) bool { return res.Err == nil && res.Denies() }) {
 		r.denied(ctx, t, d.Results)
 	}
 	return d, err
-}
-
-// timeToSettle reports whether another flush is in time: otherwise it would be cut off
-// half-way.
-func (r *Redis) timeToSettle(ctx context.Context) bool {
-	deadline, ok := ctx.Deadline()
-	return !ok || time.Until(deadline) >= r.budget()/5
 }
 
 // A part is the checks of a request that have one key, which is the hash tag: one
@@ -108,17 +101,12 @@ func (r *Redis) oneByOne(ctx context.Context, t *transport.Transport, charge boo
 	return append(decided, again...), append(got, t.SendAll(ctx, calls)...)
 }
 
-// deniedForCertain reports whether a check denied that was decided.
-func deniedForCertain(d Decision) bool {
-	return slices.ContainsFunc(d.Results, func(res Result) bool { return res.Err == nil && res.Denies() })
-}
-
 // denied gives back what a denied request was charged. Charges that are certain to stand stay
 // in the results, for the caller to settle. Of one whose return has got no answer, nothing
 // more can be given back; if it still stands, that errs towards denying.
 func (r *Redis) denied(ctx context.Context, t *transport.Transport, results []Result) {
-	if !r.timeToSettle(ctx) {
-		return
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < r.budget()/5 {
+		return // another flush would be cut off half-way
 	}
 	charges := make([]Charge, len(results))
 	for i := range results {
