@@ -56,14 +56,13 @@ func (c Check) Validate() error {
 	if c.MaxDelay < 0 {
 		bad(fmt.Errorf("max delay must not be negative, got %s", c.MaxDelay))
 	}
-	if err := c.badLease(); err != nil {
-		bad(err)
+	if c.Cost > 1 && c.Limit.held() {
+		bad(fmt.Errorf("cost: a request in flight costs 1, got %d; leave it 0, and count units by another rule, such as \"1000/1m\"", c.Cost))
 	}
-	for _, err := range c.badHeld() {
-		bad(err)
-	}
-	if err := c.badLook(); err != nil {
-		bad(err)
+	for _, err := range []error{c.badLease(), c.badLook()} {
+		if err != nil {
+			bad(err)
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -96,24 +95,10 @@ func (c *Check) badLook() error {
 
 // badLease says why units cannot be leased.
 func (c *Check) badLease() error {
-	switch row := c.Limit.row(); {
-	case !c.Lease || row == nil:
-		return nil
-	case !row.Aligned:
+	if row := c.Limit.row(); c.Lease && row != nil && !row.Aligned {
 		return fmt.Errorf("lease: only %s and %s grant blocks, not %s", FixedWindow, SlidingWindow, row.Name)
 	}
 	return nil
-}
-
-// badHeld lists what a check of requests under way cannot have.
-func (c *Check) badHeld() (errs []error) {
-	if !c.Limit.held() {
-		return nil
-	}
-	if c.Cost > 1 {
-		errs = append(errs, fmt.Errorf("cost: a request in flight costs 1, got %d; leave it 0, and count units by another rule, such as \"1000/1m\"", c.Cost))
-	}
-	return errs
 }
 
 // prepare validates the checks and computes their params. Up to four are in room, which

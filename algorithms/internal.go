@@ -32,9 +32,6 @@ func (opened) Valid(checks []Check) bool {
 // Invalid is why charges cannot be settled, or nil.
 func (opened) Invalid(charges []Charge) error { return invalidCharges(charges) }
 
-// Limit returns a limit in the terms of package step.
-func (opened) Limit(l Limit) step.Limit { return l.step() }
-
 // Check gives access to what a check hides.
 func (opened) Check(c *Check) hiddenCheck { return hiddenCheck{c} }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/banned"
+	"github.com/seed75154129/ratelimit/internal/naming"
 )
 
 // A Ban denies a key for longer after repeated strikes. A strike is a request that the rule
@@ -155,7 +156,7 @@ func guilty(r *algorithms.Result) bool {
 	case r.Source == algorithms.SourceFallback || r.Source == algorithms.SourceFailClosed:
 		return false // the store has not denied it
 	}
-	return !lent.Limit(c.Limit).Row().DeniedByDelay(c.MaxDelay > 0, r.Remaining, c.Cost)
+	return !naming.Limit(c.Limit).Row().DeniedByDelay(c.MaxDelay > 0, r.Remaining, c.Cost)
 }
 
 // strike counts a strike, whatever has become of the request.
