@@ -93,7 +93,7 @@ type Guard struct {
 	monitor   monitor.Monitor
 	local     algorithms.Memory // at this process' share
 	denied    denials.Cache
-	resets    atomic.Uint64 // how often keys were reset, banned or unbanned here
+	resets    atomic.Uint64 // how often keys were reset here
 	leases    lease.Table
 	granted   atomic.Value // the algorithms.Source of leased units; nil before the first
 	inFlight  inFlight

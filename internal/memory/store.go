@@ -1,9 +1,9 @@
 // Package memory counts in this process, in bounded memory. It does not know checks and
 // results: a Count is a check as numbers, together with its outcome.
 //
-// A key's counts and its ban are in one of 64 shards, each with a lock, a table and
-// sketches. The table has an entry for each count and each ban. When it is full, keys
-// without an entry are counted in sketches, which err only towards denying.
+// A key's counts are in one of 64 shards, each with a lock, a table and sketches. The table
+// has an entry for each count. When it is full, keys without an entry are counted in
+// sketches, which err only towards denying.
 package memory
 
 import (
