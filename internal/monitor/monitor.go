@@ -55,7 +55,7 @@ type Store interface {
 // circuit that is open or suspected; End ends them.
 type Monitor struct {
 	// Closing, if there is one, is called when a shard is back: before its circuit closes
-	// with all, and afterwards without. It is set before Start.
+	// with all, and afterwards without. It is set before the first circuit.
 	Closing func(shard int, all bool)
 
 	store      Store
