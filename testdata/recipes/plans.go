@@ -1,4 +1,4 @@
-// Package recipes has the code that docs/recipes.md and docs/plans.md show. Its tests run
+// Package recipes has the code that docs/recipes.md and docs/plans.md show or name. Its tests run
 // it.
 package recipes
 
