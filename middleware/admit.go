@@ -19,7 +19,7 @@ func (e *evaluation) admit(w http.ResponseWriter) bool {
 		e.prepareWait(delay)
 	}
 	if delay == 0 || !d.Allowed || e.refusal != nil {
-		e.ticket.Leave()
+		e.ticket.leave()
 	}
 	m.record(r, e.set, d)
 	e.charged = m.config.Settled != nil && d.Allowed && isCharged(d)
@@ -37,7 +37,7 @@ func (e *evaluation) admit(w http.ResponseWriter) bool {
 	case delay > 0 && !e.await(delay):
 		fail(w, http.StatusServiceUnavailable) // read only if it was not the client that left
 	default:
-		e.ticket.Leave()
+		e.ticket.leave()
 		return true
 	}
 	return false

@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/pattern"
-	"github.com/seed75154129/ratelimit/internal/waitqueue"
 )
 
 // A match holds what is known of a request before any key is resolved.
@@ -56,9 +55,9 @@ type evaluation struct {
 
 	seen []seenKey // for each rule; nil once the hints have watched enough requests
 
-	queues  []waitqueue.Key // of the checks by a leaky_bucket
-	entered int             // how many of the queues the ticket is for
-	ticket  *waitqueue.Ticket
+	queues  []queueKey // of the checks by a leaky_bucket
+	entered int        // how many of the queues the ticket is for
+	ticket  *ticket
 	maxWait time.Duration // 0 means any
 
 	decision algorithms.Decision
@@ -73,7 +72,7 @@ type evaluation struct {
 
 // end ends the request, unless Hold keeps it.
 func (e *evaluation) end() {
-	e.ticket.Leave()
+	e.ticket.leave()
 	if e.state != nil {
 		e.state.letGo()
 		return

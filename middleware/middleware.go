@@ -18,7 +18,6 @@ import (
 	"github.com/seed75154129/ratelimit/internal/pattern"
 	"github.com/seed75154129/ratelimit/internal/sampler"
 	"github.com/seed75154129/ratelimit/internal/topk"
-	"github.com/seed75154129/ratelimit/internal/waitqueue"
 )
 
 // A Middleware limits requests. Make it with [New]. It is safe for concurrent use. It
@@ -30,7 +29,7 @@ type Middleware struct {
 	editor    atomic.Pointer[editor]
 	skip      []pattern.Pattern
 	share     share
-	queue     *waitqueue.Queue
+	queue     *waitQueue
 	decisions *histogram.Histogram // how long decisions took
 	delays    *histogram.Histogram // of requests that a leaky_bucket delays
 	top       topk.Counter         // of denied keys
@@ -92,7 +91,7 @@ func New(c Config) (*Middleware, error) {
 		limiter:   newLimiter(c.Limiter, c.Logger),
 		skip:      skip,
 		share:     share,
-		queue:     waitqueue.New(cmp.Or(c.MaxWaiting, 10_000)),
+		queue:     newWaitQueue(cmp.Or(c.MaxWaiting, 10_000)),
 		decisions: histogram.New(histogram.Latencies),
 		delays:    histogram.New(delays),
 		start:     time.Now(),

@@ -203,7 +203,7 @@ func (m *Middleware) metrics() []algorithms.Metric {
 	}
 	all := []algorithms.Metric{
 		m.decisions.Metric("ratelimit_decision_duration_seconds"),
-		{Name: "ratelimit_queue_waiting", Value: float64(m.queue.Waiting())},
+		{Name: "ratelimit_queue_waiting", Value: float64(m.queue.length())},
 		m.delays.Metric("ratelimit_queue_delay_seconds"),
 		{Name: "ratelimit_settlements_failed_total", Value: float64(m.unsettled.Load())},
 		{Name: "ratelimit_rules", Value: float64(len(set.rules))},

@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/replay"
-	"github.com/seed75154129/ratelimit/internal/waitqueue"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -69,7 +68,7 @@ func (e *evaluation) resolve(i int, checks []algorithms.Check) []algorithms.Chec
 		e.seen[i].enforced, e.seen[i].limit = !check.Shadow, windows[0]
 	}
 	if !check.Shadow && slices.ContainsFunc(windows, func(l algorithms.Limit) bool { return l.Algorithm == algorithms.LeakyBucket }) {
-		e.queues = append(e.queues, waitqueue.Key{Rule: check.Rule, Key: check.Key})
+		e.queues = append(e.queues, queueKey{Rule: check.Rule, Key: check.Key})
 	}
 	return checks
 }

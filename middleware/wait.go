@@ -9,7 +9,6 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/replay"
 	"github.com/seed75154129/ratelimit/internal/wait"
-	"github.com/seed75154129/ratelimit/internal/waitqueue"
 )
 
 // noWait is the longest wait of a request that cannot wait, since 0 means any.
@@ -20,8 +19,8 @@ const noWait = time.Microsecond
 // request can wait, so that a request which cannot wait long enough takes none either.
 func (e *evaluation) enterQueue(ctx context.Context, checks []algorithms.Check) {
 	if e.handles && e.entered < len(e.queues) {
-		e.ticket.Leave()
-		e.ticket, e.entered = e.m.queue.Enter(e.request, e.queues), len(e.queues)
+		e.ticket.leave()
+		e.ticket, e.entered = e.m.queue.enter(e.request, e.queues), len(e.queues)
 	}
 	e.maxWait = e.m.maxWait(ctx, e.handles)
 	if e.handles && e.ticket == nil {
@@ -60,13 +59,13 @@ func (m *Middleware) maxWait(ctx context.Context, handles bool) time.Duration {
 func (e *evaluation) prepareWait(delay time.Duration) {
 	d := &e.decision
 	if e.entered == 0 {
-		var keys []waitqueue.Key
+		var keys []queueKey
 		for i := range d.Results {
 			if r := &d.Results[i]; r.Delay > 0 && !r.Check.Shadow {
-				keys = append(keys, waitqueue.Key{Rule: r.Check.Rule, Key: r.Check.Key})
+				keys = append(keys, queueKey{Rule: r.Check.Rule, Key: r.Check.Key})
 			}
 		}
-		if e.ticket = e.m.queue.Enter(e.request, keys); e.ticket == nil {
+		if e.ticket = e.m.queue.enter(e.request, keys); e.ticket == nil {
 			e.maxWait = noWait
 		}
 	}
@@ -89,13 +88,13 @@ func (e *evaluation) prepareWait(delay time.Duration) {
 func (e *evaluation) await(delay time.Duration) bool {
 	r, begun := e.request, time.Now()
 	e.m.delays.Observe(delay)
-	e.ticket.Wait()
+	e.ticket.wait()
 	// A body that comes slowly does not keep the place.
-	ended := time.AfterFunc(delay, e.ticket.Leave)
+	ended := time.AfterFunc(delay, e.ticket.leave)
 	defer ended.Stop()
-	if r.ProtoMajor == 1 && !waitqueue.HidesHangUp(r) {
+	if r.ProtoMajor == 1 && !hidesHangUp(r) {
 		if body := replay.Of(r); body != nil {
-			_, _ = body.Peek(waitqueue.MaxBody) // the handler finds the error when it reads
+			_, _ = body.Peek(maxReadBody) // the handler finds the error when it reads
 		}
 	}
 	if wait.For(r.Context(), delay-time.Since(begun)) == nil && r.Context().Err() == nil {
