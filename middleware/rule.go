@@ -10,7 +10,6 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
-	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/naming"
 	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
@@ -237,9 +236,6 @@ func (r *Rule) sets() []*limitSet {
 func (r *Rule) hasHeld() bool {
 	return slices.ContainsFunc(r.sets(), func(set *limitSet) bool { return slices.ContainsFunc(set.all, isHeld) })
 }
-
-// lent has unexported functions of package algorithms.
-var lent = algorithms.Internal.Open(&inside.Allow)
 
 // algorithmOf returns the name of a limit's algorithm, also if Algorithm is "".
 func algorithmOf(l algorithms.Limit) string { return naming.Limit(l).Name() }

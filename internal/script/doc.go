@@ -8,7 +8,6 @@ package script
 //
 // joint.lua decides several requests: it reads their states at once, and steps find them
 // in states. Both it and take.lua may decide on one key (TestHistories).
-// Requests with bans have take_bans.lua.
 //
 // The reply is one string with the states as they are stored. Go repeats the decision
 // from them. A step reads at most 64 bytes of a key, and tells by their length whether

@@ -42,24 +42,6 @@ func (t *Transport) SendAll(ctx context.Context, calls []*Call) []Response {
 	return responses
 }
 
-// Again sends other calls in place of some whose responses are there, where instead
-// returns one.
-func (t *Transport) Again(ctx context.Context, responses []Response, instead func(i int) *Call) {
-	var calls []*Call
-	var at []int
-	for i := range responses {
-		if c := instead(i); c != nil {
-			calls, at = append(calls, c), append(at, i)
-		}
-	}
-	if len(calls) == 0 {
-		return
-	}
-	for j, resp := range t.SendAll(ctx, calls) {
-		responses[at[j]] = resp
-	}
-}
-
 // A group is the calls that one server gets, and their places among all calls.
 type group struct {
 	pending
