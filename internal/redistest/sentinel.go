@@ -111,10 +111,3 @@ func (s *Sentinel) Options() *redis.FailoverOptions {
 		DisableIdentity:       true,
 	}
 }
-
-// Client returns a new client with Options, closed in tb's Cleanup.
-func (s *Sentinel) Client(tb testing.TB) *redis.Client {
-	client := redis.NewFailoverClient(s.Options())
-	tb.Cleanup(func() { _ = client.Close() })
-	return client
-}
