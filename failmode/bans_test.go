@@ -42,7 +42,7 @@ func TestALookSurvivesAnOutage(t *testing.T) {
 				if r := d.Results[1]; d.Allowed || r.HasRoom || r.RetryAfter != 10*time.Minute || r.Source == algorithms.SourceFailClosed {
 					t.Errorf("%s, remembered %v: %+v", mode, remembered, d)
 				}
-				if !(opened{}).KnownOver(f, &look) {
+				if !f.KnownOver(&look) {
 					t.Error("not known to be over")
 				}
 				time.Sleep(10 * time.Minute)

@@ -41,6 +41,16 @@ func (g *Guard) Peek(ctx context.Context, checks ...algorithms.Check) (algorithm
 	return d, err
 }
 
+// KnownOver reports whether the limiter would deny a check, as far as this process knows. It
+// asks nobody.
+func (g *Guard) KnownOver(c *algorithms.Check) bool {
+	if g.ready(); g.invalid != nil {
+		return false
+	}
+	_, over := g.knownDenial(c)
+	return over
+}
+
 // Settle implements [algorithms.Limiter]. Each charge is settled where it was made. If a
 // server's circuit is open, its charges stay as they are, and the error wraps [ErrOpen].
 // All other charges are settled: the results say what each costs.

@@ -59,3 +59,11 @@ func (g *Guard) connect() {
 		}
 	})
 }
+
+// Connect begins to connect a Guard that [Redis] has made, before its first use. For any other
+// it does nothing.
+func (g *Guard) Connect() {
+	if g.client != nil {
+		g.ready()
+	}
+}

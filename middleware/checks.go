@@ -11,7 +11,6 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/banned"
 	"github.com/seed75154129/ratelimit/internal/hint"
-	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/naming"
 	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/topk"
@@ -104,11 +103,12 @@ func countsOf(limits []view.ClientLimit) (checks []algorithms.Check) {
 	return checks
 }
 
-// Internal is for the packages of this module, and no part of the API.
-var Internal inside.Door[opened]
+// Operator is what packages admin and rulefile need of a Middleware. It is not for programs, and
+// may change.
+func (m *Middleware) Operator() operator { return operator{m} }
 
-// opened is what packages admin and metrics need of a Middleware.
-type opened struct{}
+// An operator sees keys in clear, and changes what is counted of them.
+type operator struct{ m *Middleware }
 
 // An editor adds overrides to a rule of the document that a Middleware follows, and returns
 // the document's new version.
@@ -116,31 +116,35 @@ type editor = func(ctx context.Context, rule string, overrides []Override) (vers
 
 // SetEditor sets the editor of the document that the Middleware follows; nil if there is
 // none.
-func (opened) SetEditor(m *Middleware, e editor) { m.editor.Store(&e) }
+func (o operator) SetEditor(e editor) { o.m.editor.Store(&e) }
 
 // Editor returns what SetEditor has set.
-func (opened) Editor(m *Middleware) editor {
-	if e := m.editor.Load(); e != nil {
+func (o operator) Editor() editor {
+	if e := o.m.editor.Load(); e != nil {
 		return *e
 	}
 	return nil
 }
 
-// State returns the rules in force, and the servers whose circuit is open.
-func (opened) State(m *Middleware) view.State {
-	m.mustBeMade()
-	set := m.rules.Load()
-	s := view.State{Rules: make([]view.Rule, len(set.rules)), Generation: set.generation, Version: set.version, Share: m.share.text, Err: m.failure()}
-	if m.limiter.guard != nil {
-		s.Down = slices.Sorted(slices.Values(guards.Down(m.limiter.guard)))
+// State returns the rules in force, and how many servers have an open circuit.
+func (o operator) State() view.State {
+	o.m.mustBeMade()
+	set := o.m.rules.Load()
+	s := view.State{Rules: make([]view.Rule, len(set.rules)), Generation: set.generation, Version: set.version, Share: o.m.share.text, Err: o.m.failure()}
+	if o.m.limiter.guard != nil {
+		for metric := range o.m.limiter.guard.Metrics() {
+			if metric.Name == "ratelimit_breaker_open_shards" {
+				s.Down = int(metric.Value)
+			}
+		}
 	}
 	for i := range set.rules {
 		r := &set.rules[i].source
 		s.Rules[i] = viewOf(r)
-		for _, o := range r.Overrides[:min(view.MaxOverrides, len(r.Overrides))] {
-			key, _ := keyOfOverride(r.Key, o.Client) // it is valid
+		for _, over := range r.Overrides[:min(view.MaxOverrides, len(r.Overrides))] {
+			key, _ := keyOfOverride(r.Key, over.Client) // it is valid
 			s.Rules[i].Overridden = append(s.Rules[i].Overridden,
-				view.Override{Client: m.shown(key), Limit: view.LimitsOf(o.Limits), Until: o.Until.UTC(), Ended: o.ended(), Note: o.Note})
+				view.Override{Client: o.m.shown(key), Limit: view.LimitsOf(over.Limits), Until: over.Until.UTC(), Ended: over.ended(), Note: over.Note})
 		}
 	}
 	return s
@@ -148,8 +152,8 @@ func (opened) State(m *Middleware) view.State {
 
 // Names returns what an Override of a rule can have as its Client to stand for a key; nil if
 // none of the candidates does.
-func (opened) Names(m *Middleware, rule, key string, candidates ...[]string) []string {
-	r, err := m.rules.Load().named(rule)
+func (o operator) Names(rule, key string, candidates ...[]string) []string {
+	r, err := o.m.rules.Load().named(rule)
 	if err != nil {
 		return nil
 	}
@@ -162,20 +166,20 @@ func (opened) Names(m *Middleware, rule, key string, candidates ...[]string) []s
 }
 
 // Denied returns the keys that were denied most, as TopDenied does, but in clear.
-func (opened) Denied(m *Middleware) []topk.Entry { return m.top.List(m.now()) }
+func (o operator) Denied() []topk.Entry { return o.m.top.List(o.m.now()) }
 
 // Bans returns the bans that the Middleware knows of, whose keys are as Shown returns them.
-func (opened) Bans(m *Middleware) *banned.List { return &m.bans }
+func (o operator) Bans() *banned.List { return &o.m.bans }
 
 // Shown returns how a key is shown.
-func (opened) Shown(m *Middleware, key string) view.Key {
+func (o operator) Shown(key string) view.Key {
 	kept := bounded(key)
-	return view.Key{Text: m.shown(key), ID: m.keyID(kept), Kept: kept, Whole: !isBounded(kept)}
+	return view.Key{Text: o.m.shown(key), ID: o.m.keyID(kept), Kept: kept, Whole: !isBounded(kept)}
 }
 
 // Client returns the counts of keys by a rule.
-func (opened) Client(m *Middleware, rule string, keys ...string) (c view.Client, err error) {
-	r, err := m.rules.Load().named(rule)
+func (o operator) Client(rule string, keys ...string) (c view.Client, err error) {
+	r, err := o.m.rules.Load().named(rule)
 	if err != nil {
 		return c, err
 	}
@@ -185,8 +189,8 @@ func (opened) Client(m *Middleware, rule string, keys ...string) (c view.Client,
 }
 
 // Peek is the limiter's, for checks of rules, whose results say whether the keys are banned.
-func (opened) Peek(ctx context.Context, m *Middleware, checks ...algorithms.Check) (algorithms.Decision, error) {
-	d, err := m.limiter.Peek(ctx, m.rules.Load().withLooks(checks)...)
+func (o operator) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	d, err := o.m.limiter.Peek(ctx, o.m.rules.Load().withLooks(checks)...)
 	if err == nil {
 		obey(&d, len(checks))
 	}
@@ -194,13 +198,13 @@ func (opened) Peek(ctx context.Context, m *Middleware, checks ...algorithms.Chec
 }
 
 // Ban is [Middleware.Ban], for keys.
-func (opened) Ban(ctx context.Context, m *Middleware, rule string, d time.Duration, keys ...string) error {
-	r, err := m.rules.Load().named(rule)
+func (o operator) Ban(ctx context.Context, rule string, d time.Duration, keys ...string) error {
+	r, err := o.m.rules.Load().named(rule)
 	if err != nil {
 		return err
 	}
-	return m.banKeys(ctx, r, d, keys)
+	return o.m.banKeys(ctx, r, d, keys)
 }
 
 // Logger returns where changes by operators are logged.
-func (opened) Logger(m *Middleware) *slog.Logger { return m.config.Logger }
+func (o operator) Logger() *slog.Logger { return o.m.config.Logger }

@@ -17,9 +17,6 @@ import (
 	"github.com/seed75154129/ratelimit/internal/view"
 )
 
-// guards has unexported functions of package failmode.
-var guards = failmode.Internal.Open(&inside.Allow)
-
 // validateLimiter reports everything that is wrong with a limiter. A limiter's
 // Validate answers for what it wraps.
 func validateLimiter(l algorithms.Limiter) error {
@@ -280,7 +277,7 @@ func (l *limiter) budget() time.Duration {
 func (l *limiter) knownOver(c algorithms.Check) bool {
 	switch {
 	case l.guard != nil:
-		return guards.KnownOver(l.guard, &c)
+		return l.guard.KnownOver(&c)
 	case l.memory != nil:
 		d, err := l.memory.Peek(context.Background(), c)
 		return err == nil && !d.Allowed

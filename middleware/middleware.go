@@ -98,7 +98,7 @@ func New(c Config) (*Middleware, error) {
 	}
 	m.rules.Store(newRuleset(rules, new(ruleset), &m.config, m.share))
 	if m.limiter.guard != nil {
-		guards.Connect(m.limiter.guard)
+		m.limiter.guard.Connect()
 	}
 	return m, nil
 }

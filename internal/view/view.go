@@ -14,14 +14,14 @@ import (
 	"github.com/seed75154129/ratelimit/internal/naming"
 )
 
-// A State is the rules in force, what became of newer ones, and which servers cannot count.
+// A State is the rules in force, what became of newer ones, and how many servers cannot count.
 type State struct {
 	Rules      []Rule
-	Generation int      // 1 for the first rules
-	Version    int64    // of their document; 0 if it has none
-	Share      string   // of each limit; "" for all of it
-	Err        error    // why newer rules are not in force; nil if there are none
-	Down       []string // servers whose circuit is open, sorted
+	Generation int    // 1 for the first rules
+	Version    int64  // of their document; 0 if it has none
+	Share      string // of each limit; "" for all of it
+	Err        error  // why newer rules are not in force; nil if there are none
+	Down       int    // servers whose circuit is open
 }
 
 // A Key is a client's key as operators see it.

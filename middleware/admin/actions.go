@@ -23,7 +23,7 @@ import (
 // carryOut does what an operator asks for, and returns how the client stands then.
 func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 	ctx := r.Context()
-	rules := middlewares.State(h.limit).Rules
+	rules := h.limit.Operator().State().Rules
 	at := slices.IndexFunc(rules, func(rule view.Rule) bool { return rule.Name == o.rule })
 	if at < 0 {
 		return nil, &mistake{http.StatusNotFound, noRule(o.rule, rules)}
@@ -32,7 +32,7 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := middlewares.Client(h.limit, o.rule, keys...)
+	client, err := h.limit.Operator().Client(o.rule, keys...)
 	if err != nil { // the rules were replaced meanwhile
 		return nil, &mistake{http.StatusNotFound, err}
 	}
@@ -54,18 +54,18 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 			err = &mistake{http.StatusConflict, fmt.Errorf("not done, because a ban would deny nothing: %s", why)}
 			break
 		}
-		err = middlewares.Ban(ctx, h.limit, o.rule, o.lasts, keys...)
+		err = h.limit.Operator().Ban(ctx, o.rule, o.lasts, keys...)
 	}
 	_, told := errors.AsType[*mistake](err)
 	for _, key := range keys {
 		if told {
 			break
 		}
-		switch b := (banned.Key{Rule: o.rule, Key: middlewares.Shown(h.limit, key).Kept}); o.action {
+		switch b := (banned.Key{Rule: o.rule, Key: h.limit.Operator().Shown(key).Kept}); o.action {
 		case "reset", "unban":
-			middlewares.Bans(h.limit).Forget(b)
+			h.limit.Operator().Bans().Forget(b)
 		case "ban":
-			middlewares.Bans(h.limit).Note(b, banned.ByOperator+r.RemoteAddr, time.Now(), o.lasts)
+			h.limit.Operator().Bans().Note(b, banned.ByOperator+r.RemoteAddr, time.Now(), o.lasts)
 		}
 	}
 	v := h.look(ctx, &rules[at], o, keys, client.Limits)
@@ -86,7 +86,7 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 
 // raise adds an override for each key to the document that has the rules.
 func (h *handler) raise(ctx context.Context, rule *view.Rule, o order, keys []string) error {
-	edit := middlewares.Editor(h.limit)
+	edit := h.limit.Operator().Editor()
 	if edit == nil {
 		return &mistake{http.StatusConflict, errors.New("not raised: this process does not follow a document in Redis; add an override to the rules")}
 	}
@@ -170,8 +170,8 @@ func (h *handler) use(ctx context.Context, rule *view.Rule, o order, limits []vi
 	}
 	err := h.limiter.Reset(ctx, found[0])
 	if rule.Ban != nil {
-		err = errors.Join(err, middlewares.Ban(ctx, h.limit, o.rule, 0, check.Key))
-		middlewares.Bans(h.limit).Forget(banned.Key{Rule: o.rule, Key: middlewares.Shown(h.limit, check.Key).Kept})
+		err = errors.Join(err, h.limit.Operator().Ban(ctx, o.rule, 0, check.Key))
+		h.limit.Operator().Bans().Forget(banned.Key{Rule: o.rule, Key: h.limit.Operator().Shown(check.Key).Kept})
 	}
 	if err != nil {
 		return fmt.Errorf("not set, and forgotten in this process: %w", err)
@@ -220,15 +220,15 @@ func (h *handler) keysOf(o order) ([]string, error) {
 // listedKey returns the key that has an id in the list of those denied most, or of bans.
 func (h *handler) listedKey(rule, id string) ([]string, error) {
 	var listed []banned.Key
-	for _, d := range middlewares.Denied(h.limit) {
+	for _, d := range h.limit.Operator().Denied() {
 		listed = append(listed, banned.Key{Rule: d.Rule, Key: d.Key})
 	}
-	for _, b := range middlewares.Bans(h.limit).All(time.Now()) {
+	for _, b := range h.limit.Operator().Bans().All(time.Now()) {
 		listed = append(listed, b.Key)
 	}
 	missing := errors.New("no key in the lists of this process has that id: ids belong to the process that lists them; name the client by its values")
 	for _, l := range listed {
-		switch key := middlewares.Shown(h.limit, l.Key); {
+		switch key := h.limit.Operator().Shown(l.Key); {
 		case key.ID != id:
 		case l.Rule != rule:
 			missing = fmt.Errorf("this id is of a key of rule %.64q: send rule=%s", l.Rule, url.QueryEscape(l.Rule))
@@ -243,7 +243,7 @@ func (h *handler) listedKey(rule, id string) ([]string, error) {
 
 // lookEverywhere returns how a client stands by each rule that counts by its values.
 func (h *handler) lookEverywhere(ctx context.Context, o order) (clients []*clientView, err error) {
-	rules := middlewares.State(h.limit).Rules
+	rules := h.limit.Operator().State().Rules
 	for i := range rules {
 		if o.rule = rules[i].Name; rules[i].Secret && !o.secret {
 			_, err := h.keysOf(o)
@@ -256,7 +256,7 @@ func (h *handler) lookEverywhere(ctx context.Context, o order) (clients []*clien
 		if err != nil {
 			continue
 		}
-		if client, err := middlewares.Client(h.limit, o.rule, keys...); err == nil {
+		if client, err := h.limit.Operator().Client(o.rule, keys...); err == nil {
 			clients = append(clients, h.look(ctx, &rules[i], o, keys, client.Limits))
 		}
 	}
@@ -283,5 +283,5 @@ func (h *handler) logOrder(r *http.Request, c *clientView, err error) {
 		}
 		attrs = append(attrs, slog.Any("error", err))
 	}
-	middlewares.Logger(h.limit).LogAttrs(r.Context(), level, text, attrs...)
+	h.limit.Operator().Logger().LogAttrs(r.Context(), level, text, attrs...)
 }

@@ -10,13 +10,9 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/view"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
-
-// middlewares has unexported functions of package middleware.
-var middlewares = ratelimit.Internal.Open(&inside.Allow)
 
 // A handler shows and changes a Middleware.
 type handler struct {
@@ -33,7 +29,7 @@ type overview struct {
 	Version    int64        `json:"version,omitempty"`
 	RulesError string       `json:"rules_error,omitempty"`
 	Share      string       `json:"share,omitempty"`
-	Down       []string     `json:"down,omitempty"` // servers whose circuit is open
+	Down       int          `json:"down,omitempty"` // servers whose circuit is open
 	Rules      []view.Rule  `json:"rules"`
 	TopDenied  []deniedView `json:"top_denied"`
 	Bans       []bannedView `json:"bans"`
@@ -43,7 +39,7 @@ type overview struct {
 const overviewTop = 50
 
 func (h *handler) overview(ctx context.Context) *overview {
-	s := middlewares.State(h.limit)
+	s := h.limit.Operator().State()
 	o := &overview{Generation: s.Generation, Version: s.Version, Share: s.Share, Down: s.Down, Rules: s.Rules, TopDenied: []deniedView{}, Bans: []bannedView{}}
 	if s.Err != nil {
 		o.RulesError = s.Err.Error()
@@ -52,13 +48,13 @@ func (h *handler) overview(ctx context.Context) *overview {
 	for i := range s.Rules {
 		rules[s.Rules[i].Name] = &s.Rules[i]
 	}
-	top := middlewares.Denied(h.limit)
+	top := h.limit.Operator().Denied()
 	for _, d := range top[:min(overviewTop, len(top))] {
-		key := middlewares.Shown(h.limit, d.Key)
+		key := h.limit.Operator().Shown(d.Key)
 		o.TopDenied = append(o.TopDenied, deniedView{Rule: d.Rule, Key: key.Text, ID: key.ID, Count: d.Count, Error: d.Error, Why: whyNot(rules[d.Rule], key)})
 	}
 	now, shown := time.Now(), 0
-	for _, b := range middlewares.Bans(h.limit).All(now) {
+	for _, b := range h.limit.Operator().Bans().All(now) {
 		rule := rules[b.Rule]
 		if rule == nil {
 			continue
@@ -66,7 +62,7 @@ func (h *handler) overview(ctx context.Context) *overview {
 		if shown++; shown > overviewTop {
 			break
 		}
-		key, rest := middlewares.Shown(h.limit, b.Key.Key), b.Until.Sub(now)
+		key, rest := h.limit.Operator().Shown(b.Key.Key), b.Until.Sub(now)
 		if key.Whole {
 			rest = h.restOfBan(ctx, b.Rule, b.Key.Key, rest)
 		}
@@ -91,7 +87,7 @@ func whyNot(rule *view.Rule, key view.Key) string {
 // restOfBan asks the limiter for how long a key is still banned. If the limiter cannot
 // tell, it is as known. The windows of a rule that lead to no ban may not know of it.
 func (h *handler) restOfBan(ctx context.Context, rule, key string, known time.Duration) (rest time.Duration) {
-	client, err := middlewares.Client(h.limit, rule, key)
+	client, err := h.limit.Operator().Client(rule, key)
 	if err != nil {
 		return known
 	}
@@ -101,7 +97,7 @@ func (h *handler) restOfBan(ctx context.Context, rule, key string, known time.Du
 			checks = append(checks, l.Checks...)
 		}
 	}
-	d, err := middlewares.Peek(ctx, h.limit, checks...)
+	d, err := h.limit.Operator().Peek(ctx, checks...)
 	if err != nil {
 		return known
 	}
@@ -217,10 +213,10 @@ func (c *countView) Over() int64 { return max(0, -c.Remaining) }
 // look returns how keys stand by each limit that a rule may have for them.
 func (h *handler) look(ctx context.Context, rule *view.Rule, o order, keys []string, limits []view.ClientLimit) *clientView {
 	c := &clientView{Rule: rule.Name, Action: o.action, Order: o, Secret: rule.Secret || o.secret, Powerless: deniesNothing(limits), Bans: rule.Ban != nil}
-	c.YAML, c.Raises = h.overrideFor(rule, o, keys), middlewares.Editor(h.limit) != nil
+	c.YAML, c.Raises = h.overrideFor(rule, o, keys), h.limit.Operator().Editor() != nil
 	c.Limit = strings.Join(rule.Limit, ", ")
 	for _, key := range keys {
-		c.Keys = append(c.Keys, middlewares.Shown(h.limit, key).Text)
+		c.Keys = append(c.Keys, h.limit.Operator().Shown(key).Text)
 	}
 	overridden := make(map[string]bool)
 	for _, l := range limits {
@@ -243,10 +239,10 @@ func (h *handler) look(ctx context.Context, rule *view.Rule, o order, keys []str
 	}
 	for _, l := range limits {
 		if l.Limit.Rate < 0 { // unlimited
-			c.Counts = append(c.Counts, countView{Key: middlewares.Shown(h.limit, l.Checks[0].Key).Text, Override: l.Override, Limit: view.Limit(l.Limit), Applies: applies(&l, l.Checks[0].Key), Allowed: true})
+			c.Counts = append(c.Counts, countView{Key: h.limit.Operator().Shown(l.Checks[0].Key).Text, Override: l.Override, Limit: view.Limit(l.Limit), Applies: applies(&l, l.Checks[0].Key), Allowed: true})
 			continue
 		}
-		d, err := middlewares.Peek(ctx, h.limit, l.Checks...)
+		d, err := h.limit.Operator().Peek(ctx, l.Checks...)
 		if err != nil {
 			d.Results = make([]algorithms.Result, len(l.Checks))
 			for i := range l.Checks {
@@ -291,7 +287,7 @@ func (h *handler) overrideFor(rule *view.Rule, o order, keys []string) string {
 
 func (h *handler) countOf(l *view.ClientLimit, r *algorithms.Result) countView {
 	c := countView{
-		Key: middlewares.Shown(h.limit, r.Check.Key).Text, Tier: l.Tier, Override: l.Override, Limit: view.Limit(r.Check.Limit), Cost: r.Check.Cost, Shadow: r.Check.Shadow,
+		Key: h.limit.Operator().Shown(r.Check.Key).Text, Tier: l.Tier, Override: l.Override, Limit: view.Limit(r.Check.Limit), Cost: r.Check.Cost, Shadow: r.Check.Shadow,
 		Source: string(r.Source), Allowed: r.HasRoom, Banned: r.BannedFor > 0, Remaining: r.Remaining, RetryAfter: view.Seconds(r.RetryAfter), ResetAfter: view.Seconds(r.ResetAfter),
 		Quota: r.Check.Limit.Quota(), Held: r.Check.Limit.Algorithm == algorithms.InFlight, BannedFor: view.Seconds(r.BannedFor),
 	}
@@ -305,9 +301,9 @@ func (h *handler) countOf(l *view.ClientLimit, r *algorithms.Result) countView {
 // shown.
 func (h *handler) clientOf(rule *view.Rule, o order, key string) []string {
 	number, _, _ := strings.Cut(key, ":")
-	candidates := [][]string{{middlewares.Shown(h.limit, key).Text}}
+	candidates := [][]string{{h.limit.Operator().Shown(key).Text}}
 	if !rule.Secret && !o.secret && o.Values != nil {
 		candidates = append([][]string{o.Values, {number + ":" + o.Values[0]}}, candidates...)
 	}
-	return middlewares.Names(h.limit, rule.Name, key, candidates...)
+	return h.limit.Operator().Names(rule.Name, key, candidates...)
 }

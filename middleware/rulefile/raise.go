@@ -11,11 +11,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/seed75154129/ratelimit/internal/inside"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
-
-var middlewares = ratelimit.Internal.Open(&inside.Allow)
 
 // raise publishes the document with further overrides of a rule, and returns the new
 // version. All else in the text stays as it is.

@@ -30,12 +30,12 @@ func (l *Loader) Watch(ctx context.Context, m *ratelimit.Middleware) {
 		return
 	}
 	if fleet, ok := l.Source.(Fleet); ok { // then operators can add overrides to it
-		middlewares.SetEditor(m, func(ctx context.Context, rule string, overrides []ratelimit.Override) (int64, error) {
+		m.Operator().SetEditor(func(ctx context.Context, rule string, overrides []ratelimit.Override) (int64, error) {
 			return l.raise(ctx, fleet, rule, overrides)
 		})
 	}
 	defer func() {
-		middlewares.SetEditor(m, nil)
+		m.Operator().SetEditor(nil)
 		watching.Delete(m)
 		close(w.ended)
 	}()
