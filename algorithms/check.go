@@ -3,7 +3,6 @@ package algorithms
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/step"
@@ -33,8 +32,11 @@ type Check struct {
 	// without a Cost.
 	Look bool
 
-	hold     int64         // in_flight: the request's name, from a Guard; 0 for a new one
-	exact    bool          // the store counts it, or nobody does
+	// StoreOnly has the store count the check, or nobody: no remembered denial, fail mode or
+	// local counting of a Guard decides it, and a Memory without a free entry does not count it.
+	StoreOnly bool
+
+	Hold     step.Hold     // in_flight: the request's name, from a Guard; zero for a new one
 	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error
 }
 
@@ -152,7 +154,7 @@ func (c *Check) numbers(p *step.Params) bool {
 	if !l.Numbers(p, c.leastCost(), c.MaxDelay) {
 		return false
 	}
-	p.Own = c.Look || c.exact
+	p.Own = c.Look || c.StoreOnly
 	if p.Held {
 		c.named(p)
 	}
@@ -162,11 +164,15 @@ func (c *Check) numbers(p *step.Params) bool {
 // named gives the check's numbers the name of the request: a fresh one, if the caller
 // has not given one.
 func (c *Check) named(p *step.Params) {
-	if p.ID = max(c.hold, -c.hold); p.ID == 0 {
-		p.ID = newID()
+	if p.ID = c.Hold.ID(); p.ID == 0 {
+		p.ID = step.NewHold().ID()
 	}
 }
 
-// newID names a request under way. It is made before anything is sent, so that the
-// caller can release also what it got no answer about.
-func newID() int64 { return 1 + rand.Int64N(1<<52-1) } //nolint:gosec // not a secret
+// Validate reports why a limiter cannot decide the checks of a call, or nil. Its errors wrap
+// [ErrInvalidCheck].
+func Validate(checks ...Check) error {
+	var room [4]step.Params
+	_, err := prepare(checks, &room)
+	return err
+}

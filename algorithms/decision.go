@@ -13,7 +13,6 @@ type Result struct {
 	Source     Source        // what decided it; SourceNone if nothing did, because another check had denied the request
 	HasRoom    bool          // the cost fits the limit; another check may have denied the request
 	BanBegan   bool          // set by a Middleware: this denial began the ban
-	known      bool          // trace has the state
 	Charged    int64         // units taken; 0 for a denied request, unless they could not be refunded in time
 	Remaining  int64         // units left; at most 0 while the key is banned; negative is a debt
 	RetryAfter time.Duration // until Cost units are free; 0 if HasRoom; Never if they never will be
@@ -23,7 +22,7 @@ type Result struct {
 	BannedFor  time.Duration // set by a Middleware: how long after At the key stays banned, and so denied; 0 if it is not banned
 	Err        error         // why this check could not be decided, or its charge not be settled; nil if it was
 
-	trace step.Trace
+	Trace step.Trace // where the charge is in the state of its store; for the stores of this module
 }
 
 // A Source says what decided a check.
@@ -157,8 +156,8 @@ func (d Decision) Tightest() (Result, bool) {
 
 // state copies an answer, and the state that it was computed from, to the result.
 func (r *Result) state(p *step.Params, s *step.State, a *step.Answer) {
-	if r.known = !p.Summary; r.known {
-		r.trace.State = s.Numbers()
+	if r.Trace.Known = !p.Summary; r.Trace.Known {
+		r.Trace.State = s.Numbers()
 	}
 	r.Remaining, r.RetryAfter, r.ResetAfter, r.Delay = a.Remaining, a.RetryAfter, a.ResetAfter, a.Delay
 }

@@ -75,7 +75,7 @@ func TestEachFormHasItsName(t *testing.T) {
 			for j := range int64(3) {
 				b.setTime(someTime + j*1_100_000)
 				if check.Cost = j + 1; step.Table[i].Held {
-					check.Cost, check.hold = 1, j+1
+					check.Cost, check.Hold = 1, step.Hold(j+1)
 				}
 				d, err := b.limiter.Take(t.Context(), check)
 				if err != nil || !d.Allowed {

@@ -19,7 +19,7 @@ const (
 )
 
 // storeOf is a Redis as package failmode has it.
-var storeOf = opened{}.Store
+var storeOf = (*Redis).Store
 
 // eachAlgorithm runs a test for every algorithm at 5 a minute.
 func eachAlgorithm(t *testing.T, f func(t *testing.T, l Limit)) {

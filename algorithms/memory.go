@@ -40,6 +40,10 @@ type Memory struct {
 	store memory.Store
 }
 
+// Store is what a failmode.Guard needs of a Memory beside its decisions. It is not for programs,
+// and may change.
+func (m *Memory) Store() *memory.Store { return m.ready() }
+
 func (m *Memory) ready() *memory.Store {
 	m.once.Do(func() { m.store.MaxKeys, m.store.Clock = m.MaxKeys, m.Now })
 	return &m.store
@@ -78,15 +82,16 @@ func countsOf(checks []Check, room *[4]memory.Count) ([]memory.Count, error) {
 		counts = make([]memory.Count, len(checks))
 	}
 	for i := range checks {
-		if !checks[i].count(&counts[i]) || sameAs(checks, i) < i {
+		if !checks[i].Count(&counts[i]) || sameAs(checks, i) < i {
 			return nil, whyInvalid(checks, i)
 		}
 	}
 	return counts, nil
 }
 
-// count converts the check to a count, and reports whether the check is valid.
-func (c *Check) count(to *memory.Count) bool {
+// Count converts the check to a count of a Memory's Store, and reports whether the check is
+// valid.
+func (c *Check) Count(to *memory.Count) bool {
 	to.Rule, to.Key, to.Shadow = c.Rule, c.Key, c.Shadow
 	return c.numbers(&to.Params)
 }
@@ -94,7 +99,7 @@ func (c *Check) count(to *memory.Count) bool {
 // counted fills in the result from a decided count.
 func (r *Result) counted(c *Check, n *memory.Count, now int64) {
 	r.Check, r.Source, r.At = *c, SourceMemory, time.UnixMicro(now)
-	r.HasRoom, r.Charged, r.trace.Charge = n.Room, n.Charged, n.Where
+	r.HasRoom, r.Charged, r.Trace.Charge = n.Room, n.Charged, n.Where
 	r.state(&n.Params, &n.State, &n.Answer)
 }
 

@@ -12,7 +12,7 @@ import (
 // PlaceOf is what a check with a name holds in the store.
 func (s store) PlaceOf(c *Check) inflight.Place {
 	var room [128]byte
-	return inflight.Place{Key: string(appendKey(room[:0], s.Namespace, c, c.Limit.row())), ID: max(c.hold, -c.hold), Lease: c.Limit.Period}
+	return inflight.Place{Key: string(appendKey(room[:0], s.Namespace, c, c.Limit.row())), ID: c.Hold.ID(), Lease: c.Limit.Period}
 }
 
 // Release takes requests out of the sets of their keys: the ids by key. It returns the

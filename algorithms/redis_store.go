@@ -20,6 +20,13 @@ type store struct {
 	*transport.Transport
 }
 
+// Store is what a failmode.Guard needs of a Redis beside its decisions. It is not for programs,
+// and may change.
+func (r *Redis) Store() store {
+	t, _ := r.ready()
+	return store{r, t}
+}
+
 // Shard is the part of the store that counts a check and can fail on its own:
 // on a Redis Cluster the number of the master that has its slot, on a Ring that
 // of the shard, as far as the client knows; 0 otherwise. It is safe for

@@ -49,7 +49,7 @@ func answers(checks []Check, ps []step.Params, reply []int64, charge bool) (Deci
 func (r *Result) fill(p *step.Params, current, charged step.State, where step.Placed, now int64) {
 	s := current
 	if r.Charged > 0 {
-		s, r.trace.Charge = charged, where
+		s, r.Trace.Charge = charged, where
 	}
 	var a step.Answer
 	p.Answer(&a, r.HasRoom, &s, where, now)

@@ -34,8 +34,8 @@ func Refund(ctx context.Context, l Limiter, d Decision, rules ...string) error {
 
 // setCharged sets what the charge costs, and with it what of it is counted locally.
 func (r *Result) setCharged(units int64) {
-	if r.trace.Followed != 0 {
-		r.trace.Followed = max(r.trace.Followed+units-r.Charged, 0)
+	if r.Trace.Followed != 0 {
+		r.Trace.Followed = max(r.Trace.Followed+units-r.Charged, 0)
 	}
 	r.Charged = units
 }
@@ -61,10 +61,10 @@ func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, err
 			continue
 		}
 		p := paramsOf(&res.Check, res.Check.Limit.row())
-		p.ID = res.trace.Charge.At // where it is one
+		p.ID = res.Trace.Charge.At // where it is one
 		cs = append(cs, settlement{step.Correction{
 			Params: p,
-			Placed: res.trace.Charge,
+			Placed: res.Trace.Charge,
 			Units:  res.Charged,
 			Delta:  cost - res.Charged,
 		}, res})
@@ -76,14 +76,15 @@ func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, err
 func invalidCharges(charges []Charge) error {
 	var errs []error
 	for i := range charges {
-		if err := charges[i].invalid(); err != nil {
+		if err := charges[i].Validate(); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (c *Charge) invalid() error {
+// Validate reports why the charge cannot be settled, or nil. Its errors wrap [ErrInvalidCheck].
+func (c *Charge) Validate() error {
 	switch check := &c.Result.Check; {
 	case c.Cost < 0:
 		return fmt.Errorf("%w: rule %q: settle: cost must not be negative, got %d", ErrInvalidCheck, check.Rule, c.Cost)
@@ -100,15 +101,15 @@ func (c *settlement) answer(s step.State, now int64) {
 	r := c.result
 	r.setCharged(c.Units + c.Delta)
 	r.At, r.Err = time.UnixMicro(now), nil
-	if r.known = !c.Summary; r.known {
-		r.trace.State = s.Numbers()
+	if r.Trace.Known = !c.Summary; r.Trace.Known {
+		r.Trace.State = s.Numbers()
 	}
 	_, where, _ := c.Params.Take(s, now)
 	switch {
 	case r.Charged == 0:
-		r.trace.Charge = step.Placed{}
+		r.Trace.Charge = step.Placed{}
 	case c.Delta > 0 && c.Full(s): // how much of the rise is counted is unknown: nothing is refunded from there
-		r.trace.Charge = step.Placed{At: step.MaxDuration}
+		r.Trace.Charge = step.Placed{At: step.MaxDuration}
 	default: // its slot is where it was
 		where = c.Placed
 	}

@@ -54,7 +54,7 @@ func TestALostBatchIsOneFailure(t *testing.T) {
 		defer time.Sleep(10 * time.Second) // connections that are made in the background, also for the last probe
 		client.AddHook(lossyServer{})
 		r := &algorithms.Redis{Client: client, Namespace: "test"}
-		g := &Guard{Limiter: r, Instances: 1, Logger: slog.New(slog.DiscardHandler), store: probed{lent.Store(r)}}
+		g := &Guard{Limiter: r, Instances: 1, Logger: slog.New(slog.DiscardHandler), store: probed{r.Store()}}
 		defer g.Close()
 		decisions := 0
 		lose := func(n int) {

@@ -58,7 +58,7 @@ func BenchmarkRenewals(b *testing.B) {
 	const holders, intervals, atOnce = 10_000, 20, 100
 	srv := redistest.Start(b)
 	client := srv.Client(b)
-	s := lent.Store(&algorithms.Redis{Client: client, Namespace: "shop", Budget: 5 * time.Second})
+	s := (&algorithms.Redis{Client: client, Namespace: "shop", Budget: 5 * time.Second}).Store()
 	places := make([]inflight.Place, holders)
 	for i := range places {
 		places[i] = inflight.Place{Key: fmt.Sprintf("shop:{user-%05d}:sockets:if1:15s", i), ID: int64(i + 1), Lease: 15 * time.Second}

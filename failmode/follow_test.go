@@ -25,7 +25,7 @@ func peekOne(t *testing.T, m *algorithms.Memory, check algorithms.Check) algorit
 		Check: r.Check, Source: r.Source, HasRoom: r.HasRoom,
 		Charged: r.Charged, Remaining: r.Remaining, RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter, Delay: r.Delay, At: r.At, Err: r.Err,
 	}
-	*lent.Result(&bare).Trace() = *lent.Result(r).Trace()
+	bare.Trace = r.Trace
 	return bare
 }
 
@@ -91,7 +91,7 @@ func TestFollowMakesOneEntryOfAKey(t *testing.T) {
 			}
 			follow()
 		}
-		if n := lent.Memory(&m).Stats().Keys; n != keys {
+		if n := m.Store().Stats().Keys; n != keys {
 			t.Errorf("%d entries for %d keys", n, keys)
 		}
 	})
@@ -124,7 +124,7 @@ func TestFollowLeavesNoMoreThanIsLeftThere(t *testing.T) {
 			if got.Remaining != c.want || got.RetryAfter > l.Period+time.Microsecond && l.Algorithm != algorithms.SlidingWindow {
 				t.Errorf("charged %d, left %d there: %+v, want %d left", c.charged, c.remaining, got, c.want)
 			}
-			if keys := lent.Memory(&m).Stats().Keys; (keys == 0) != (c.want == quota) {
+			if keys := m.Store().Stats().Keys; (keys == 0) != (c.want == quota) {
 				t.Errorf("charged %d, left %d there: %d keys", c.charged, c.remaining, keys)
 			}
 			// Less is left already.
@@ -147,7 +147,7 @@ func TestFollowPassesOverWhatItCannotCount(t *testing.T) {
 		{},
 	}, asItIs)
 	followIn(&m, []algorithms.Result{{Source: algorithms.SourceFallback, Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: 5, Period: 24 * time.Hour}}, Charged: 1}}, asItIs)
-	if s := lent.Memory(&m).Stats(); s != (memory.Stats{}) {
+	if s := m.Store().Stats(); s != (memory.Stats{}) {
 		t.Errorf("%+v", s)
 	}
 }
@@ -170,7 +170,7 @@ func TestUnfollowTakesBackWhatFollowCounted(t *testing.T) {
 			}
 			unfollowIn(&here, &d.Results[0], new(algorithms.Result), asItIs)
 			got := peekOne(t, &here, check)
-			lent.Result(&got).Trace().State, lent.Result(&before).Trace().State = [3]int64{}, [3]int64{} // they know when they were written
+			got.Trace.State, before.Trace.State = [3]int64{}, [3]int64{} // they know when they were written
 			if got != before {
 				t.Errorf("taken back:\n got %+v\nwant %+v", got, before)
 			}
@@ -270,7 +270,7 @@ func TestFollowCountsKeysWithoutRoom(t *testing.T) {
 				t.Fatalf("key %d: %+v", i, r)
 			}
 		}
-		if s := lent.Memory(&m).Stats(); s.Keys != 64 || s.Sketches != 1 {
+		if s := m.Store().Stats(); s.Keys != 64 || s.Sketches != 1 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -310,7 +310,7 @@ func TestMemoryCountsExactlyWhileItIsWatched(t *testing.T) {
 				if _, err := m.Take(t.Context(), check, other); err != nil {
 					t.Error(err)
 				}
-				if s := lent.Memory(&m).Stats(); s.Keys > 640 {
+				if s := m.Store().Stats(); s.Keys > 640 {
 					t.Errorf("%+v", s)
 				}
 			}
@@ -320,7 +320,7 @@ func TestMemoryCountsExactlyWhileItIsWatched(t *testing.T) {
 	if r := peekOne(t, &m, check); r.Remaining != 100_000-1-8*300*2 {
 		t.Errorf("%+v", r)
 	}
-	if s := lent.Memory(&m).Stats(); s.Overflowed == 0 || s.Sketches != 1 {
+	if s := m.Store().Stats(); s.Overflowed == 0 || s.Sketches != 1 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -47,10 +47,10 @@ func (g *Guard) fullHere(checks []algorithms.Check) (d algorithms.Decision, full
 	for i := range checks {
 		c := &checks[i]
 		var n [1]memory.Count
-		if c.Shadow || !lent.Check(c).Holds() || !lent.Check(c).Count(&n[0]) {
+		if c.Shadow || c.Limit.Algorithm != algorithms.InFlight || !c.Count(&n[0]) {
 			continue
 		}
-		if lent.Memory(&g.local).Decide(false, n[:]); n[0].Room {
+		if g.local.Store().Decide(false, n[:]); n[0].Room {
 			continue
 		}
 		if !full {
@@ -73,7 +73,7 @@ func (g *Guard) ended(r *algorithms.Result) bool {
 	if !g.inFlight.holds(&r.Check) {
 		return false
 	}
-	known := g.inFlight.End(lent.Result(r).Trace().Charge.At)
+	known := g.inFlight.End(r.Trace.Charge.At)
 	if r.Source == algorithms.SourceFallback || !known && r.Source != algorithms.SourceFailOpen {
 		return false
 	}

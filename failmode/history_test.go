@@ -232,7 +232,7 @@ func eachInANamespace(t *testing.T, redis func(namespace string) *algorithms.Red
 	return func(f func(*testing.T, algorithms.Limiter, store)) {
 		namespaces++
 		r := redis(fmt.Sprint("history-", namespaces))
-		f(t, r, lent.Store(r))
+		f(t, r, r.Store())
 	}
 }
 

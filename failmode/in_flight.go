@@ -2,6 +2,7 @@ package failmode
 
 import (
 	"context"
+	"github.com/seed75154129/ratelimit/internal/step"
 	"slices"
 	"time"
 
@@ -47,14 +48,14 @@ func (f *inFlight) named(checks []algorithms.Check) (named []algorithms.Check) {
 		if named == nil {
 			named = slices.Clone(checks)
 		}
-		lent.Check(&named[i]).Name()
+		named[i].Hold = step.NewHold()
 	}
 	return named
 }
 
 // holds reports whether a check is of a request under way that the store counts in a set.
 func (f *inFlight) holds(c *algorithms.Check) bool {
-	return f.store != nil && lent.Check(c).Holds()
+	return f.store != nil && c.Limit.Algorithm == algorithms.InFlight
 }
 
 // decided holds what an admitted request has, and takes the names away.
@@ -65,12 +66,13 @@ func (f *inFlight) decided(d *algorithms.Decision) {
 			continue
 		}
 		p := f.store.PlaceOf(&r.Check)
-		id := lent.Result(r).Unname()
+		id := r.Check.Hold
+		r.Check.Hold = 0
 		if id == 0 {
 			continue
 		}
 		if d.Allowed && r.Source == algorithms.SourceFailOpen { // nobody counts it, until the store is back
-			r.Charged, lent.Result(r).Trace().Charge.At = 1, p.ID
+			r.Charged, r.Trace.Charge.At = 1, p.ID
 		}
 		switch {
 		case d.Allowed && r.Charged > 0:
@@ -105,7 +107,7 @@ func (f *inFlight) freed(ctx context.Context, d *algorithms.Decision, begun time
 func (f *inFlight) lost(results []algorithms.Result) {
 	for i := range results {
 		if r := &results[i]; r.Err != nil && f.holds(&r.Check) && !transport.NotExecuted(r.Err) {
-			lent.Check(&r.Check).Unsure()
+			r.Check.Hold = r.Check.Hold.Unsure()
 		}
 	}
 }

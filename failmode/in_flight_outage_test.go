@@ -540,7 +540,7 @@ func TestInFlightIsAllOrNothing(t *testing.T) {
 func TestInFlightRenewsInChunks(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	s := lent.Store(&algorithms.Redis{Client: srv.Client(t), Namespace: "shop", Budget: time.Second})
+	s := (&algorithms.Redis{Client: srv.Client(t), Namespace: "shop", Budget: time.Second}).Store()
 	var places []inflight.Place
 	for i := range 450 {
 		places = append(places, inflight.Place{Key: "shop:{a}:r:if1:15s", ID: int64(i + 1), Lease: aLease})

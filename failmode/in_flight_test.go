@@ -140,7 +140,7 @@ func (l *line) Take(_ context.Context, checks ...algorithms.Check) (d algorithms
 		for i := range checks {
 			c := &checks[i]
 			var n memory.Count
-			lent.Check(c).Count(&n)
+			c.Count(&n)
 			r := algorithms.Result{Check: *c, Source: algorithms.SourceRedis, At: time.Now()}
 			l.sets.size(keyOf(c))
 			l.sets.do(keyOf(c), func(set map[int64]time.Time, now time.Time) {
@@ -150,14 +150,14 @@ func (l *line) Take(_ context.Context, checks ...algorithms.Check) (d algorithms
 				}
 				r.Remaining = c.Limit.Rate - int64(len(set))
 			})
-			lent.Result(&r).Trace().Charge.At = n.ID
+			r.Trace.Charge.At = n.ID
 			answer.Allowed = answer.Allowed && !r.Denies()
 			answer.Results = append(answer.Results, r)
 		}
 		for i := range answer.Results {
 			if r := &answer.Results[i]; !answer.Allowed && r.Charged > 0 {
 				r.Charged = 0
-				l.sets.do(keyOf(&r.Check), func(set map[int64]time.Time, _ time.Time) { delete(set, lent.Result(r).Trace().Charge.At) })
+				l.sets.do(keyOf(&r.Check), func(set map[int64]time.Time, _ time.Time) { delete(set, r.Trace.Charge.At) })
 			}
 		}
 		answers <- answer
@@ -174,7 +174,7 @@ func (l *line) Probe(context.Context, int) error { return l.send(func() {}) }
 
 func (l *line) PlaceOf(c *algorithms.Check) inflight.Place {
 	var n memory.Count
-	lent.Check(c).Count(&n)
+	c.Count(&n)
 	return inflight.Place{Key: keyOf(c), ID: n.ID, Lease: c.Limit.Period}
 }
 

@@ -12,7 +12,7 @@ import (
 // limiter may keep it, while the checks themselves stay on the caller's stack.
 func (g *Guard) recall(ctx context.Context, checks, copied []algorithms.Check) (algorithms.Decision, error) {
 	d, denied, again := g.denied.Decide(checks)
-	if denied && lent.Valid(checks) { // of invalid checks the store says what is wrong
+	if denied && algorithms.Validate(checks...) == nil { // of invalid checks the store says what is wrong
 		return d, nil
 	}
 	if copied == nil {

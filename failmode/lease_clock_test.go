@@ -55,11 +55,11 @@ func TestLeasesWithClocksThatRunApart(t *testing.T) {
 									}
 									window := at.UnixMicro() / period.Microseconds()
 									mu.Lock()
-									granted[lent.Result(&r).Trace().Charge.At] += r.Charged
+									granted[r.Trace.Charge.At] += r.Charged
 									admitted[window] += r.Charged
 									if r.Source == algorithms.SourceLease {
 										fromBlocks += r.Charged
-										if window*period.Microseconds() != lent.Result(&r).Trace().Charge.At {
+										if window*period.Microseconds() != r.Trace.Charge.At {
 											late += r.Charged
 										}
 									}
@@ -110,7 +110,7 @@ func TestBlocksEndInTimeByASlewedClock(t *testing.T) {
 					window := there().Truncate(period)
 					warmUp(t, g, c)
 					r := hot(t, g, c)
-					if granted := lent.Result(&r).Trace().Charge.At; granted != window.UnixMicro() {
+					if granted := r.Trace.Charge.At; granted != window.UnixMicro() {
 						t.Fatalf("a block of %d in window %d", granted, window.UnixMicro())
 					}
 					for there().Before(window.Add(period)) {

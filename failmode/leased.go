@@ -20,7 +20,7 @@ func leasable(c *algorithms.Check) bool { return c.Lease && !c.Shadow }
 // spendBlocks charges checks to blocks if those have the units, and passes the other
 // checks on. If the others deny the request, what was spent goes back into its block.
 func (g *Guard) spendBlocks(ctx context.Context, checks []algorithms.Check) (algorithms.Decision, error) {
-	if !lent.Valid(checks) {
+	if algorithms.Validate(checks...) != nil {
 		return g.nameHeld(ctx, checks) // the store says what is wrong
 	}
 	now, instances := time.Now(), int64(g.instances())
@@ -60,7 +60,7 @@ func (g *Guard) spendBlocks(ctx context.Context, checks []algorithms.Check) (alg
 	if err != nil || !there.Allowed {
 		for i, l := range found {
 			if r := &d.Results[i]; r.Charged > 0 {
-				l.PutBack(lent.Result(r).Trace().Charge.At, r.Charged)
+				l.PutBack(r.Trace.Charge.At, r.Charged)
 				r.Remaining += r.Charged
 				r.Charged = 0
 			}
@@ -126,7 +126,7 @@ func (g *Guard) chargeBlock(ctx context.Context, c *algorithms.Check, resets uin
 		return nil, sent
 	}
 	g.follow(resets, results)
-	if exact := lent.Result(r).Known(); !exact {
+	if exact := r.Trace.Known; !exact {
 		if r.Charged > 0 { // a store of the user's own, which does not say where it counts
 			g.refund(ctx, algorithms.Charge{Result: *r})
 		}

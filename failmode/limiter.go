@@ -16,7 +16,7 @@ func (g *Guard) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 	g.heartbeat.tick(ctx)
 	for i := range checks {
 		switch c := &checks[i]; {
-		case lent.Check(c).Exact():
+		case c.StoreOnly:
 			return g.askStore(ctx, true, checks)
 		case leasable(c):
 			return g.spendBlocks(ctx, checks)
@@ -32,7 +32,7 @@ func (g *Guard) Peek(ctx context.Context, checks ...algorithms.Check) (algorithm
 		return algorithms.Decision{}, g.invalid
 	}
 	for i := range checks {
-		if lent.Check(&checks[i]).Exact() {
+		if checks[i].StoreOnly {
 			return g.askStore(ctx, false, checks)
 		}
 	}
@@ -58,8 +58,12 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 	if g.ready(); g.invalid != nil {
 		return nil, g.invalid
 	}
-	if err := lent.Invalid(charges); err != nil { // before anything is settled
-		return nil, err
+	var wrong error
+	for i := range charges { // before anything is settled
+		wrong = errors.Join(wrong, charges[i].Validate())
+	}
+	if wrong != nil {
+		return nil, wrong
 	}
 	results := make([]algorithms.Result, len(charges))
 	var store, local []int

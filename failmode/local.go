@@ -34,9 +34,9 @@ func followIn(m *algorithms.Memory, results []algorithms.Result, g *Guard) {
 			of[n] = r
 			n++
 		}
-		lent.Memory(m).Follow(room[:n])
+		m.Store().Follow(room[:n])
 		for i, r := range of[:n] {
-			lent.Result(r).Trace().Followed = room[i].Units
+			r.Trace.Followed = room[i].Units
 		}
 	}
 }
@@ -45,14 +45,14 @@ func followIn(m *algorithms.Memory, results []algorithms.Result, g *Guard) {
 // was settled. A charge to a sliding_log or a leaky_bucket is found only if the clocks agree
 // to the microsecond, and stays otherwise.
 func unfollowIn(m *algorithms.Memory, charge, settled *algorithms.Result, g *Guard) {
-	trace := lent.Result(charge).Trace()
+	trace := charge.Trace
 	is := max(trace.Followed+settled.Charged-charge.Charged, 0)
 	var n memory.Count
 	if trace.Followed == 0 || is == trace.Followed || !g.countOf(charge, &n) {
 		return
 	}
-	lent.Memory(m).Settle(n.Rule, n.Key, &step.Correction{Params: n.Params, Placed: trace.Charge, Units: trace.Followed, Delta: is - trace.Followed})
-	lent.Result(settled).Trace().Followed = is
+	m.Store().Settle(n.Rule, n.Key, &step.Correction{Params: n.Params, Placed: trace.Charge, Units: trace.Followed, Delta: is - trace.Followed})
+	settled.Trace.Followed = is
 }
 
 // countOf fills in the count by which a result of the store is counted locally; false if
@@ -62,10 +62,10 @@ func (g *Guard) countOf(r *algorithms.Result, n *memory.Count) bool {
 		return false
 	}
 	if g.instances() == 1 {
-		return lent.Check(&r.Check).Count(n)
+		return r.Check.Count(n)
 	}
 	c := g.shareOfCheck(r.Check)
-	return lent.Check(&c).Count(n)
+	return c.Count(n)
 }
 
 // shareOfCheck reduces a check's limit to this process' share. If the share is no
@@ -75,7 +75,11 @@ func (g *Guard) shareOfCheck(c algorithms.Check) algorithms.Check {
 	if instances == 1 {
 		return c
 	}
-	share, whole := min(max(quota/instances, lent.Check(&c).LeastCost()), quota), c.Limit
+	least := max(c.Cost, 1)
+	if c.Look {
+		least = step.Look
+	}
+	share, whole := min(max(quota/instances, least), quota), c.Limit
 	if c.Limit.Burst > 0 {
 		c.Limit.Burst = share
 		c.Limit.Rate = max(c.Limit.Rate/instances, 1)

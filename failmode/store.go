@@ -7,12 +7,8 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/monitor"
 )
-
-// lent has the unexported functions of package algorithms.
-var lent = algorithms.Internal.Open(&inside.Allow)
 
 // A store is what a Guard needs of its limiter beside decisions.
 type store interface {
@@ -40,7 +36,7 @@ func storeOf(l algorithms.Limiter) store {
 		case *Guard: // it decides without its Redis, too
 			return plainStore{l}
 		case *algorithms.Redis:
-			return lent.Store(inner)
+			return inner.Store()
 		}
 	}
 	return plainStore{l}

@@ -21,7 +21,6 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
-	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/middleware/metrics"
@@ -386,7 +385,7 @@ func TestLocalCountingIsShown(t *testing.T) {
 	for i := range 2000 {
 		serve(h, "GET /", "User", fmt.Sprint(i))
 	}
-	stats := algorithms.Internal.Open(&inside.Allow).Memory(memory).Stats()
+	stats := memory.Store().Stats()
 	if stats.Overflowed == 0 || stats.Sketches == 0 {
 		t.Fatalf("the flood does not fill the memory: %+v", stats)
 	}

@@ -6,10 +6,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
 )
-
-var lent = algorithms.Internal.Open(&inside.Allow)
 
 // Allow returns a limiter for which every request has room: tests of a handler use it where
 // its limits are not what they test. Nothing is counted.
@@ -20,7 +17,7 @@ func Allow() algorithms.Limiter { return answers{} }
 // ResetAfter are retryAfter, which tests see in the response's headers.
 func Deny(rule string, retryAfter time.Duration) algorithms.Limiter {
 	denies := func(c algorithms.Check) bool {
-		return c.Rule == rule || rule == "" && !c.Look && !lent.Check(&c).Exact()
+		return c.Rule == rule || rule == "" && !c.Look && !c.StoreOnly
 	}
 	return answers{denies: denies, retryAfter: retryAfter}
 }
@@ -45,8 +42,8 @@ type answers struct {
 func (a answers) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
 	d, err := a.Peek(ctx, checks...)
 	for i := range d.Results {
-		if r := &d.Results[i]; d.Allowed {
-			r.Charged = lent.Check(&r.Check).LeastCost()
+		if r := &d.Results[i]; d.Allowed && !r.Check.Look {
+			r.Charged = max(r.Check.Cost, 1)
 			r.Remaining = max(r.Remaining-r.Charged, 0)
 		}
 	}

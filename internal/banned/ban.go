@@ -16,11 +16,8 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/step"
 )
-
-var lent = algorithms.Internal.Open(&inside.Allow)
 
 // A Terms says which strikes ban a key, and for how long.
 type Terms struct {
@@ -54,7 +51,7 @@ func seconds(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
 func taking(c *algorithms.Check, units, burst int64) algorithms.Check {
 	look := Look(c)
 	look.Look, look.Cost, look.Limit = false, units, bucket(burst)
-	lent.Check(&look).Exactly()
+	look.StoreOnly = true
 	return look
 }
 
@@ -64,7 +61,7 @@ func (t Terms) strikes(c *algorithms.Check) []algorithms.Check {
 		return nil
 	}
 	s := algorithms.Check{Rule: c.Rule + "~strikes", Key: c.Key, Limit: algorithms.Limit{Rate: t.After - 1, Period: t.Within, Algorithm: algorithms.SlidingLog}}
-	lent.Check(&s).Exactly()
+	s.StoreOnly = true
 	return []algorithms.Check{s}
 }
 

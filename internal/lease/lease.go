@@ -15,13 +15,10 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/naming"
 	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/table"
 )
-
-var internal = algorithms.Internal.Open(&inside.Allow)
 
 const (
 	shardCount = 64
@@ -189,7 +186,7 @@ func (l *Lease) Spend(c *algorithms.Check, now time.Time, instances int64, r *al
 		r.Check, r.Source, r.HasRoom, r.Charged = *c, algorithms.SourceLease, true, cost
 		r.Remaining, r.ResetAfter = l.units+l.stored, max(l.grant.ResetAfter-passed, time.Microsecond)
 		r.At = l.grant.At.Add(passed.Truncate(time.Microsecond))
-		internal.Result(r).Trace().Charge = step.Placed{At: internal.Result(&l.grant).Trace().Charge.At}
+		r.Trace.Charge = step.Placed{At: l.grant.Trace.Charge.At}
 		spent = true
 	}
 	if !l.refills && !l.gone && (!l.alive(now) || l.units <= l.size/5) {
@@ -246,12 +243,12 @@ func (l *Lease) Refilled(r *algorithms.Result, sent time.Time) (left algorithms.
 		}
 		return left
 	}
-	window := internal.Result(r).Trace().Charge.At
-	if l.units > 0 && internal.Result(&l.grant).Trace().Charge.At != window {
+	window := r.Trace.Charge.At
+	if l.units > 0 && l.grant.Trace.Charge.At != window {
 		left = l.take()
 	}
 	end := time.UnixMicro(window).Add(r.Check.Limit.Period)
-	internal.Result(r).Trace().Followed += min(internal.Result(&l.grant).Trace().Followed, l.units)
+	r.Trace.Followed += min(l.grant.Trace.Followed, l.units)
 	l.life = min(end.Sub(r.At)/1000*999, maxLife) // a clock that is slewed gains less than a thousandth
 	l.units += r.Charged
 	l.grant, l.size, l.sent, l.stored = *r, l.units, sent, max(r.Remaining, 0)
@@ -280,7 +277,7 @@ func (l *Lease) end() algorithms.Charge {
 func (l *Lease) PutBack(window, units int64) (added bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.units == 0 && l.size == 0 || internal.Result(&l.grant).Trace().Charge.At != window {
+	if l.units == 0 && l.size == 0 || l.grant.Trace.Charge.At != window {
 		return false
 	}
 	l.units += units

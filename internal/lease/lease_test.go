@@ -64,7 +64,7 @@ func TestABlockAndTheClocks(t *testing.T) {
 	ls.Start()
 	l, _ := ls.FindOrMake(&c, sent)
 	block := algorithms.Result{Check: c, HasRoom: true, Charged: 100, At: time.Now().Truncate(time.Microsecond)}
-	internal.Result(&block).Trace().Charge.At = block.At.UnixMicro()
+	block.Trace.Charge.At = block.At.UnixMicro()
 	if left := l.Refilled(&block, sent); left.Result.Charged != 0 || l.Left(sent) != 100 {
 		t.Fatalf("%+v; %d left", left, l.Left(sent))
 	}
@@ -72,7 +72,7 @@ func TestABlockAndTheClocks(t *testing.T) {
 	if left := l.Refilled(&block, sent); left.Result.Charged != 0 || l.Left(sent) != 150 {
 		t.Errorf("a block of the same window: %+v; %d left", left, l.Left(sent))
 	}
-	internal.Result(&block).Trace().Charge.At += c.Limit.Period.Microseconds()
+	block.Trace.Charge.At += c.Limit.Period.Microseconds()
 	if left := l.Refilled(&block, sent); left.Result.Charged != 150 || l.Left(sent) != 50 {
 		t.Errorf("a block of the next window, before the timer of the last: %+v; %d left", left, l.Left(sent))
 	}

@@ -192,6 +192,7 @@ func (p *Params) Answer(a *Answer, allowed bool, s *State, where Placed, now int
 // the state again.
 type Trace struct {
 	Charge   Placed   // where the charge is in the state
+	Known    bool     // State is known
 	State    [3]int64 // after the decision, if the store returned it, and it is no summary
 	Followed int64    // units of the charge that a memory that mirrors the store has charged
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
@@ -12,7 +11,7 @@ import (
 const roomy = 10 * time.Second
 
 // storeOf is a Redis as package failmode has it.
-var storeOf = algorithms.Internal.Open(&inside.Allow).Store
+var storeOf = (*algorithms.Redis).Store
 
 // transportOf is what a Redis sends through.
 func transportOf(r *algorithms.Redis) *transport.Transport { return storeOf(r).Transport }
