@@ -142,6 +142,13 @@ func (c *Circuit) judge(err error, now time.Time) (well bool) {
 	return well
 }
 
+// abandon ends a probe of which nothing is known.
+func (c *Circuit) abandon() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.probing = false
+}
+
 // open opens the circuit and reports whether it was not open already.
 func (c *Circuit) open(now time.Time) bool {
 	c.mu.Lock()

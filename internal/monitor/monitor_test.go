@@ -225,6 +225,17 @@ func TestOneProbeAtATime(t *testing.T) {
 	})
 }
 
+// A probe that End cuts off says nothing about the server.
+func TestAProbeThatEndCutsOff(t *testing.T) {
+	s := &fake{kept: context.Canceled, fresh: context.Canceled, takes: budget}
+	watching(t, s, func(t *testing.T, m *Monitor, log *strings.Builder) {
+		_ = m.report("k", io.EOF)
+		if m.End(); m.Circuit(0).now().Opened > 0 || log.Len() > 0 {
+			t.Errorf("opened; logged: %s", log)
+		}
+	})
+}
+
 // A server is blamed for an error until a probe is good, and then not for a second; never
 // for an answer that is late. What is no outage is logged as it is.
 func TestBlame(t *testing.T) {

@@ -34,7 +34,10 @@ func (m *Monitor) safely(f func() error) error { return m.work.Safely(f) }
 func (m *Monitor) check(c *Circuit, because error) {
 	begun := time.Now()
 	err := m.ask(c.shard)
-
+	if m.ctx.Err() != nil { // End has ended the probe, which says nothing about the shard
+		c.abandon()
+		return
+	}
 	if kindOf(err) == fine || errors.Is(err, transport.ErrGone) {
 		err = nil
 	} else {
