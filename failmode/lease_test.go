@@ -278,18 +278,21 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 			}
 		})
 	}
-	for name, change := range map[string]func(g *Guard) error{
-		"Reset": func(g *Guard) error { return g.Reset(t.Context(), c) },
-	} {
-		scene("one that was granted before a "+name+" is not spent", func(t *testing.T, g *Guard, s *distant) {
+	strikes := check("r~strikes", 1, Local) // which nothing here remembers
+	lent.Check(&strikes).Exactly()
+	for name, of := range map[string]struct {
+		reset algorithms.Check
+		ends  bool
+	}{"Reset": {c, true}, "ban of another key": {strikes, false}} {
+		scene(fmt.Sprintf("one that was granted before a %s: ends %v", name, of.ends), func(t *testing.T, g *Guard, s *distant) {
 			s.back = 10 * time.Millisecond
 			g.refill(t.Context(), g.leases.Find(&c), c, 100)
 			synctest.Wait()
-			if err := change(g); err != nil {
+			if err := g.Reset(t.Context(), of.reset); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second / 2)
-			if n := block(g, c); n != 0 {
+			if n := block(g, c); n == 0 != of.ends {
 				t.Errorf("%d left", n)
 			}
 		})

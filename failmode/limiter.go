@@ -3,6 +3,7 @@ package failmode
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -101,7 +102,9 @@ func (g *Guard) Reset(ctx context.Context, checks ...algorithms.Check) error {
 		return err
 	}
 	defer func() { // what the store answered until then may be from before
-		g.resets.Add(1)
+		if slices.ContainsFunc(checks, func(c algorithms.Check) bool { return !lent.Check(&c).Exact() }) {
+			g.resets.Add(1) // of checks that are exact, nothing is remembered here
+		}
 		for i := range checks {
 			g.denied.Forget(&checks[i])
 			g.leases.Drop(&checks[i])
