@@ -102,8 +102,8 @@ func (g *Guard) Reset(ctx context.Context, checks ...algorithms.Check) error {
 		return err
 	}
 	defer func() { // what the store answered until then may be from before
-		if slices.ContainsFunc(checks, func(c algorithms.Check) bool { return !lent.Check(&c).Exact() }) {
-			g.resets.Add(1) // of checks that are exact, nothing is remembered here
+		if slices.ContainsFunc(checks, func(c algorithms.Check) bool { return !c.StoreOnly }) {
+			g.resets.Add(1) // of checks that are StoreOnly, nothing is remembered here
 		}
 		for i := range checks {
 			g.denied.Forget(&checks[i])
