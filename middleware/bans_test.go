@@ -323,6 +323,10 @@ func TestOnlyAWrittenStatusStrikes(t *testing.T) {
 		"the client hung up": {func(w http.ResponseWriter, r *http.Request) {
 			r.Context().Value(hangUp{}).(func())()
 			w.WriteHeader(http.StatusUnauthorized)
+		}, true},
+		"the client hung up, then 204": {func(w http.ResponseWriter, r *http.Request) {
+			r.Context().Value(hangUp{}).(func())()
+			w.WriteHeader(http.StatusNoContent)
 		}, false},
 	} {
 		r := failures(100)

@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -120,6 +121,34 @@ func TestHangingUpIsNoticed(t *testing.T) {
 				t.Errorf("after ten requests of ten: %d %s", resp.StatusCode, body)
 			}
 		})
+	}
+}
+
+// A client that closes its own side of the connection looks like one that has left, and yet
+// reads every response: each failure is a strike.
+func TestHalfClosingAvoidsNoBan(t *testing.T) {
+	rule := failures(100)
+	rule.Ban = ratelimit.Ban{After: 3, For: time.Hour}
+	server := httptest.NewServer(inMemory(t, rule).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+		w.WriteHeader(http.StatusUnauthorized)
+	})))
+	defer server.Close()
+	for i, want := range []int{401, 401, 401, 429} {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.WriteString(conn, "POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na=b")
+		if err := errors.Join(err, conn.(*net.TCPConn).CloseWrite(), conn.SetReadDeadline(time.Now().Add(10*time.Second))); err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(conn)
+		_ = conn.Close()
+		if err != nil || !strings.HasPrefix(string(got), fmt.Sprint("HTTP/1.1 ", want)) {
+			t.Errorf("request %d: %v, %q, want %d", i+1, err, got, want)
+		}
 	}
 }
 

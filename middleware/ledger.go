@@ -134,11 +134,12 @@ func (s *requestState) setCost(rule string, units int64) (now bool, err error) {
 }
 
 // refundBy refunds the rules with ChargeOn that do not list the status, and counts strikes by
-// those that do. A request that has ended stays charged: otherwise clients that hang up would
-// not be counted. So does a connection that the handler takes over, because what is answered
-// on it is not known.
+// those that do. A request whose context has ended stays charged: otherwise clients that hang
+// up would not be counted. Its strikes count, because a client that has closed only its own
+// side of the connection still reads the response. A connection that the handler takes over
+// stays charged, and is no strike: what is answered on it is not known.
 func (s *requestState) refundBy(status int) {
-	if status == http.StatusSwitchingProtocols || s.Context.Err() != nil {
+	if status == http.StatusSwitchingProtocols {
 		return
 	}
 	s.mu.Lock()
@@ -151,7 +152,7 @@ func (s *requestState) refundBy(status int) {
 		}
 		switch a := s.account(r.Check.Rule); {
 		case !slices.Contains(on, status):
-			if !a.settled && !a.added && s.holds > 0 {
+			if !a.settled && !a.added && s.holds > 0 && s.Context.Err() == nil {
 				a.settled, free = true, true
 			}
 		case a.settled && a.cost == 0: // the handler says that it was nothing
