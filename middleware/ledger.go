@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -199,7 +198,7 @@ func (s *requestState) settle(over bool) {
 	for i, c := range all {
 		charges[i] = algorithms.Charge{Result: *c.charge, Cost: c.cost}
 	}
-	results, err := s.by.limiter.Settle(context.WithoutCancel(s.Context), charges...)
+	results, err := s.by.limiter.Settle(s.Context, charges...)
 	if len(results) != len(charges) {
 		results = make([]algorithms.Result, len(charges))
 		for i, c := range all {

@@ -124,8 +124,22 @@ func newLimiter(outermost algorithms.Limiter, logger *slog.Logger) *limiter {
 	return l
 }
 
-// foreignTimeout bounds a decision of a limiter that is neither a Guard nor a Memory.
+// foreignTimeout bounds a call of a limiter that is neither a Guard nor a Memory.
 const foreignTimeout = time.Second
+
+// foreign reports whether only foreignTimeout bounds the limiter's calls.
+func (l *limiter) foreign() bool { return l.guard == nil && l.memory == nil }
+
+// Settle has the limiter settle. The end of ctx does not stop it.
+func (l *limiter) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+	ctx = context.WithoutCancel(ctx)
+	if l.foreign() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, foreignTimeout)
+		defer cancel()
+	}
+	return l.Limiter.Settle(ctx, charges...)
+}
 
 // ask calls the limiter's Take or Peek. Checks that it could not decide follow their fail
 // modes. The error wraps [algorithms.ErrInvalidCheck], or [errors.ErrUnsupported] if the
@@ -138,7 +152,7 @@ const foreignTimeout = time.Second
 // The compiler sees that a Guard and a Memory keep no checks, so that a request's checks may
 // be on its stack. Other limiters get a copy.
 func (l *limiter) ask(ctx context.Context, peeks bool, checks []algorithms.Check) (d algorithms.Decision, err error) {
-	if l.guard == nil && l.memory == nil {
+	if l.foreign() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), foreignTimeout)
 		defer cancel()
@@ -229,7 +243,7 @@ func complete(d *algorithms.Decision, checks []algorithms.Check) ([]algorithms.R
 // refund refunds the charges of a decision. A charge that cannot be refunded stays, which
 // errs towards denying.
 func (l *limiter) refund(ctx context.Context, d algorithms.Decision) {
-	_ = algorithms.Refund(ctx, l.Limiter, d)
+	_ = algorithms.Refund(ctx, l, d)
 }
 
 // retryFailed is the RetryAfter of a check that is denied because the limiter failed. It

@@ -259,6 +259,30 @@ func TestHangingUpPassesNoRule(t *testing.T) {
 	}
 }
 
+func (l *heeding) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+	if _, bounded := ctx.Deadline(); !bounded || ctx.Err() != nil {
+		return nil, errors.New("without a bound, or over")
+	}
+	return l.Memory.Settle(ctx, charges...)
+}
+
+// What is settled, released and refunded by a limiter of the user's own is bounded in time,
+// and not by the client.
+func TestSettlementsByOtherLimitersAreBounded(t *testing.T) {
+	l, rule, places := new(heeding), tokens(100, 40), ratelimit.Rule{Name: "at-once", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(1)}
+	pace := ratelimit.Rule{Name: "pace", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 1, Period: time.Hour, Burst: 9, Algorithm: algorithms.LeakyBucket}}
+	h := mustNew(t, ratelimit.Config{Limiter: l, Rules: []ratelimit.Rule{rule, places, pace}}).
+		Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _ = ratelimit.Settle(r.Context(), "tokens", 7) }))
+	ctx, hangUp := context.WithCancel(t.Context())
+	for range 2 { // the second gives its slot back
+		h.ServeHTTP(httptest.NewRecorder(), request("POST /").WithContext(ctx))
+		hangUp()
+	}
+	if a, b, c := used(t, l, rule), used(t, l, places), used(t, l, pace)+pace.Limit.Burst-pace.Limit.Rate; a != 47 || b != 0 || c != 1 {
+		t.Errorf("%d tokens, %d in flight and %d slots are counted, want 47, 0 and 1", a, b, c)
+	}
+}
+
 func TestALimiterThatFailsIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, log := logged(t, ratelimit.Config{Limiter: new(failing), DenialLogRate: -1, Rules: []ratelimit.Rule{perHour("r", 1)}})

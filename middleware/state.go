@@ -119,7 +119,7 @@ func (h *held) release() {
 	}
 	h.once.Do(func() {
 		h.forget()
-		if _, err := h.by.limiter.Settle(context.WithoutCancel(h.ctx), h.charges...); err != nil {
+		if _, err := h.by.limiter.Settle(h.ctx, h.charges...); err != nil {
 			h.by.unsettled.Add(1)
 			h.by.unsettledLog.Do(func() { h.by.config.Logger.Error("ratelimit: request in flight not released", "error", err) })
 		}
