@@ -170,8 +170,9 @@ func (s *requestState) take(rule string, units int64) algorithms.Decision {
 		}
 	}
 	d, err := s.by.ask(context.WithoutCancel(s.Context), s.set, false, checks)
-	if err != nil || len(d.Results) != len(checks) {
+	if err != nil {
 		return algorithms.Decision{} // no limit can hold so many units
 	}
+	d.Results = d.Results[:len(checks)] // a limiter may add results
 	return d
 }

@@ -253,6 +253,48 @@ func TestAddManyTimes(t *testing.T) {
 	}
 }
 
+// padding is a limiter that adds a result, and fails the window of a minute once.
+type padding struct {
+	algorithms.Memory
+	fails int // the call of Take that fails
+}
+
+func (l *padding) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	l.fails--
+	var lost []algorithms.Result
+	if l.fails == 0 {
+		lost, checks = []algorithms.Result{{Check: checks[0], Err: errors.New("away")}}, checks[1:]
+	}
+	d, err := l.Memory.Take(ctx, checks...)
+	d.Results = slices.Concat(lost, d.Results, []algorithms.Result{{Check: algorithms.Check{Rule: "extra"}, HasRoom: true}})
+	return d, err
+}
+
+// Add knows what each window counts, also if the limiter adds results, and if one window
+// has failed open in a call that cannot be refunded any more.
+func TestAddKnowsWhatEachWindowCounts(t *testing.T) {
+	for _, adds := range []int{1, 3, 30_000} {
+		limiter := &padding{fails: 2} // the first Add
+		minute, hour := tokens(1e9, 1), tokens(1e9, 1)
+		minute.Limit.Period = time.Minute
+		rule := minute
+		rule.Fail, rule.Limit, rule.Limits = failmode.Open, algorithms.Limit{}, []algorithms.Limit{minute.Limit, hour.Limit}
+		var final algorithms.Decision
+		m := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{rule}, Settled: func(_ *http.Request, d algorithms.Decision) { final = d }})
+		err := within(t, m, func(ctx context.Context, _ http.ResponseWriter) (err error) {
+			for range adds {
+				err = errors.Join(err, ratelimit.Add(ctx, "tokens", 1000))
+			}
+			return err
+		})
+		for i, window := range []ratelimit.Rule{minute, hour} {
+			if n := used(t, limiter, window); err != nil || final.Results[i].Charged != n || n == 0 {
+				t.Errorf("%d adds: %v; %s: Settled is told %d, and %d are counted", adds, err, window.Limit, final.Results[i].Charged, n)
+			}
+		}
+	}
+}
+
 // Units are counted as they are charged and refunded, and what is above the limit as debt.
 func TestUnitsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -22,7 +22,7 @@ type account struct {
 	// that took more. A part has a result for each window of the rule, with the place and
 	// the Source of its units: so no refund frees what others have used.
 	parts [][]algorithms.Result
-	spent int64 // units of parts that are not kept any longer
+	spent []int64 // units of parts that are not kept any longer, for each window; nil if all are kept
 
 	settled bool  // the cost is final
 	sent    bool  // the limiter has been told
@@ -50,8 +50,24 @@ func (a *account) append(part []algorithms.Result) (units int64) {
 	}
 	a.charged += units
 	if a.parts = append(a.parts, part); len(a.parts) > maxParts {
-		a.spent += a.parts[1][0].Charged
+		if a.spent == nil {
+			a.spent = make([]int64, len(part))
+		}
+		for window := range a.spent {
+			a.spent[window] += a.parts[1][window].Charged
+		}
 		a.parts = slices.Delete(a.parts, 1, 2)
+	}
+	return units
+}
+
+// chargedBy returns the units that a window counts.
+func (a *account) chargedBy(window int) (units int64) {
+	if a.spent != nil {
+		units = a.spent[window]
+	}
+	for _, part := range a.parts {
+		units += part[window].Charged
 	}
 	return units
 }
@@ -68,10 +84,7 @@ type change struct {
 // refunded first, each at most its own units. The newest part bears what is above all.
 func (a *account) changes(all []change) []change {
 	for window := range a.parts[0] {
-		rest, begin := a.cost-a.spent, len(all)
-		for _, part := range a.parts {
-			rest -= part[window].Charged
-		}
+		rest, begin := a.cost-a.chargedBy(window), len(all)
 		for _, part := range slices.Backward(a.parts) {
 			if r := &part[window]; r.Charged > 0 && rest != 0 {
 				cost := max(r.Charged+rest, 0)
@@ -253,12 +266,11 @@ func (s *requestState) final() algorithms.Decision {
 		windows := resultsOf(a.rule, d.Results)
 		for i := range windows {
 			r := &windows[i]
-			if r.Charged = a.spent; a.err != nil {
+			if r.Charged = a.chargedBy(i); a.err != nil {
 				r.Err = a.err
 			}
 			for _, part := range a.parts {
-				p := &part[i]
-				if r.Charged += p.Charged; !p.At.Before(r.At) {
+				if p := &part[i]; !p.At.Before(r.At) {
 					r.At, r.Remaining, r.RetryAfter, r.ResetAfter = p.At, p.Remaining, p.RetryAfter, p.ResetAfter
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed75154129/ratelimit/algorithms"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
@@ -22,7 +23,7 @@ func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 }
 
 // Whoever writes the response, what settles beside it must not touch its headers: two
-// accesses to one map at once end the process. The race detector finds them.
+// accesses to one map at once end the process. Nor does it race with Settled. The race detector finds them.
 func TestSettlingTouchesNoHeaders(t *testing.T) {
 	const timeout = 5 * time.Millisecond
 	settle := func(r *http.Request) {
@@ -72,7 +73,10 @@ func TestSettlingTouchesNoHeaders(t *testing.T) {
 					other.Name = "other"
 					h := h
 					for range chained {
-						h = inMemory(t, perHour("rows", 1000), perHour("tokens", 1000), other).Handler(h)
+						h = mustNew(t, ratelimit.Config{
+							Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("rows", 1000), perHour("tokens", 1000), other},
+							Headers: bothFields, Settled: func(*http.Request, algorithms.Decision) {},
+						}).Handler(h)
 					}
 					for range 50 {
 						w := httptest.NewRecorder()
