@@ -274,6 +274,7 @@ func TestSettlementsByOtherLimitersAreBounded(t *testing.T) {
 	h := mustNew(t, ratelimit.Config{Limiter: l, Rules: []ratelimit.Rule{rule, places, pace}}).
 		Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _ = ratelimit.Settle(r.Context(), "tokens", 7) }))
 	ctx, hangUp := context.WithCancel(t.Context())
+	defer hangUp()
 	for range 2 { // the second gives its slot back
 		h.ServeHTTP(httptest.NewRecorder(), request("POST /").WithContext(ctx))
 		hangUp()
