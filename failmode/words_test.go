@@ -2,6 +2,7 @@ package failmode_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -56,7 +57,7 @@ func TestAnswersInUnknownWords(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					return d.Results[0].Source == algorithms.SourceFailClosed
+					return errors.Is(d.Results[0].Err, failmode.ErrOpen)
 				})
 				d, err := g.Take(t.Context(), algorithms.Check{Rule: "search", Key: "k", Limit: algorithms.PerHour(5), Fail: failmode.Open})
 				if err != nil || d.Results[0].Source != algorithms.SourceFailOpen {
