@@ -86,6 +86,30 @@ func TestALookThatAnotherProcessLifts(t *testing.T) {
 	})
 }
 
+// An answer to a look from before a ban forgets no ban that is known meanwhile.
+func TestALookFromBeforeABan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(distant)
+		f := guarding(t, s)
+		look, begins := ban(Open)
+		s.back = time.Second / 2
+		go func() { _, _ = f.Take(t.Context(), look) }()
+		synctest.Wait()
+		s.back = 0
+		taken(t, f, begins)
+		taken(t, f, look)
+		time.Sleep(time.Second)
+		s.away.Store(&errAway)
+		if d := taken(t, f, look); d.Allowed {
+			t.Errorf("%+v", d)
+		}
+		f.denied.Forget(&look)
+		if d := taken(t, f, look); d.Allowed {
+			t.Errorf("by the local memory: %+v", d)
+		}
+	})
+}
+
 // What the store counts or nobody does has no other answer than the store's.
 func TestWhatOnlyTheStoreCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

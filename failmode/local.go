@@ -26,7 +26,7 @@ func followIn(m *algorithms.Memory, results []algorithms.Result, g *Guard) {
 		n := 0
 		for i := range few {
 			r, f := &few[i], &room[n]
-			if !g.countOf(r, &f.Count) {
+			if !g.countOf(r, &f.Count) || g.foundRoomBefore(r) {
 				continue
 			}
 			f.Allowed, f.Charged, f.Remaining = r.HasRoom, r.Charged, r.Remaining
@@ -39,6 +39,16 @@ func followIn(m *algorithms.Memory, results []algorithms.Result, g *Guard) {
 			r.Trace.Followed = room[i].Units
 		}
 	}
+}
+
+// foundRoomBefore reports whether a look that had room was asked before a denial of it that
+// is still known: had it been asked later, the denial would be forgotten.
+func (g *Guard) foundRoomBefore(r *algorithms.Result) bool {
+	if !r.Check.Look || !r.HasRoom {
+		return false
+	}
+	_, known := g.denied.Find(&r.Check)
+	return known
 }
 
 // unfollowIn makes what followIn charged for a charge cost what the charge costs since it

@@ -69,6 +69,7 @@ type shard struct {
 // A denial is what the store said. Its times are since start.
 type denial struct {
 	of        uint64        // a hash of its limit and cost; 0 is none
+	asked     time.Duration // when the store was asked
 	ends, ask time.Duration // its true end, by the earliest time that the store can have read; and when to ask again
 	told      time.Duration // its end for clients, from when the answer came
 	reset     time.Duration
@@ -264,7 +265,7 @@ func (d *Cache) Learn(asked time.Duration, r *algorithms.Result, again bool) {
 	n := s.find(id, func() uint64 { return d.of(c) })
 	if !denied {
 		switch {
-		case n == nil:
+		case n == nil, asked < n.asked: // an answer to an earlier question
 		case n.spent || r.Charged == 0 || r.Remaining >= max(c.Cost, 1):
 			*n = denial{}
 		default: // the next request asks alone, too
@@ -278,7 +279,7 @@ func (d *Cache) Learn(asked time.Duration, r *algorithms.Result, again bool) {
 	}
 	now := d.Now()
 	learned := denial{
-		of: d.of(c), ends: asked + r.RetryAfter, ask: asked + askInterval, told: now + r.RetryAfter, reset: now + r.ResetAfter,
+		of: d.of(c), asked: asked, ends: asked + r.RetryAfter, ask: asked + askInterval, told: now + r.RetryAfter, reset: now + r.ResetAfter,
 		remaining: r.Remaining, clock: time.Duration(r.At.UnixMicro())*time.Microsecond - now,
 	}
 	switch {
