@@ -14,7 +14,7 @@ import (
 type Limiter interface {
 	// If every enforced check fits its limit, Take charges all checks that fit. If an
 	// enforced check does not fit, Take charges none. A shadow check that does not fit is
-	// not charged and denies nothing.
+	// not charged and denies nothing. A check with Look is never charged.
 	//
 	// The decision has one result for each check, in the order of the checks. A check that
 	// nothing decided, because another one had denied the request, has SourceNone.

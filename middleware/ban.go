@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/banned"
+	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/naming"
 )
 
@@ -26,7 +27,8 @@ import (
 // strike if it comes of a calendar window, of a MaxDelay alone, or during a ban. With several
 // windows, a denial by any other of them is one.
 //
-// Each strike costs the store a command, and the ban three more.
+// Each strike costs the store a command, and the ban three more. A request waits for them no
+// longer than for a decision.
 type Ban struct {
 	After  int64         // strikes that lead to the ban; 1 bans at the first; at most 10,001
 	Within time.Duration // the time in which the strikes must come; 0 means the limit's period
@@ -106,14 +108,15 @@ func obey(d *algorithms.Decision, n int) {
 			if !look.Denies() || r.Check.Key != look.Check.Key || !banned.IsFor(&look.Check, r.Check.Rule) {
 				continue
 			}
-			if r.Source == algorithms.SourceNone || look.Err != nil {
+			if r.Source == algorithms.SourceNone || r.Err != nil || look.Err != nil {
 				r.Source, r.At, r.Err = look.Source, look.At, look.Err
 			}
-			if look.Source == algorithms.SourceFailClosed { // nobody knows
+			rest := banned.Rest(&look)
+			if rest == 0 { // nobody knows
 				r.Source, r.HasRoom, r.RetryAfter = look.Source, false, max(r.RetryAfter, look.RetryAfter)
 				continue
 			}
-			denyFor(r, look.RetryAfter)
+			denyFor(r, rest)
 		}
 	}
 }
@@ -159,11 +162,13 @@ func guilty(r *algorithms.Result) bool {
 	return !naming.Limit(c.Limit).Row().DeniedByDelay(c.MaxDelay > 0, r.Remaining, c.Cost)
 }
 
-// strike counts a strike, whatever has become of the request.
+// strike counts a strike, whatever has become of the request. All its commands together have
+// one budget of their own.
 func (m *Middleware) strike(ctx context.Context, rule *rule, c *algorithms.Check) (rest time.Duration, began bool) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), foreignTimeout)
+	until := time.Now().Add(cmp.Or(m.limiter.budget(), foreignTimeout))
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
 	defer cancel()
-	return rule.ban.Strike(ctx, m.limiter.Limiter, c)
+	return rule.ban.Strike(inside.PartOf(ctx, until), m.limiter.Limiter, c)
 }
 
 // strikeBy counts a response whose status counts, for a rule with ChargeOn and a ban.

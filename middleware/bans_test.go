@@ -752,3 +752,98 @@ func (s *slowly) Take(ctx context.Context, checks ...algorithms.Check) (algorith
 	time.Sleep(s.takes)
 	return s.Memory.Take(ctx, checks...)
 }
+
+// paused denies all checks for a while, as for maintenance; naive knows no looks; partial fails
+// to decide what is no look.
+type (
+	paused  struct{ algorithms.Memory }
+	naive   struct{ algorithms.Memory }
+	partial struct{ algorithms.Memory }
+)
+
+func (*paused) Take(_ context.Context, checks ...algorithms.Check) (d algorithms.Decision, err error) {
+	for _, c := range checks {
+		d.Results = append(d.Results, algorithms.Result{Check: c, Source: "paused", RetryAfter: 30 * time.Second})
+	}
+	return d, nil
+}
+
+func (n *naive) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	for i := range checks {
+		checks[i].Look = false
+	}
+	return n.Memory.Take(ctx, checks...)
+}
+
+func (p *partial) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	d, err := p.Memory.Peek(ctx, checks...)
+	for i := range d.Results {
+		if r := &d.Results[i]; !r.Check.Look && !r.Check.StoreOnly {
+			*r = algorithms.Result{Check: r.Check, Err: context.DeadlineExceeded}
+		}
+	}
+	return d, err
+}
+
+// What denies all checks bans nobody, a limiter that charges looks is told so, and a ban denies
+// a free request whose own limit is not decided.
+func TestLooksByOddLimiters(t *testing.T) {
+	rule := banning(100)
+	rule.Ban.After = 1
+	var seen algorithms.Decision
+	m := mustNew(t, ratelimit.Config{Limiter: new(paused), Rules: []ratelimit.Rule{rule}, Observe: func(_ *http.Request, d algorithms.Decision) { seen = d }})
+	if w := serve(m.Handler(ok), "POST /"); w.Code != http.StatusTooManyRequests || seen.Results[0].BannedFor > 0 || seen.Results[0].BanBegan {
+		t.Errorf("paused: %d %+v", w.Code, seen)
+	}
+
+	var log bytes.Buffer
+	m = mustNew(t, ratelimit.Config{Limiter: new(naive), Rules: []ratelimit.Rule{rule}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if w := serve(m.Handler(ok), "POST /"); w.Code != http.StatusServiceUnavailable || !strings.Contains(log.String(), "Check.Look") {
+		t.Errorf("naive: %d, logged %s", w.Code, &log)
+	}
+
+	rule.CostFor = func(*http.Request) int64 { return 0 }
+	m = mustNew(t, ratelimit.Config{Limiter: new(partial), Rules: []ratelimit.Rule{rule}})
+	if err := m.Ban(t.Context(), "login", time.Hour, "192.0.2.1"); err != nil {
+		t.Fatal(err)
+	}
+	if w := serve(m.Handler(ok), "POST /"); w.Code != http.StatusTooManyRequests {
+		t.Errorf("free: %d", w.Code)
+	}
+}
+
+// slowStore is a Redis whose answers take their time.
+type slowStore struct {
+	*algorithms.Redis
+	takes time.Duration
+}
+
+func (s slowStore) Unwrap() algorithms.Limiter { return s.Redis }
+
+func (s slowStore) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	select {
+	case <-time.After(s.takes):
+		return s.Redis.Take(ctx, checks...)
+	case <-ctx.Done():
+		return algorithms.Decision{}, ctx.Err()
+	}
+}
+
+// A request waits for its decision and its strike no longer than a budget each.
+func TestAStrikeHasOneBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const budget = 50 * time.Millisecond
+		store := slowStore{&algorithms.Redis{Client: limitertest.Redis(t), Namespace: "test", Budget: budget}, 45 * time.Millisecond}
+		guard := &failmode.Guard{Limiter: store, Instances: 1, Logger: slog.New(slog.DiscardHandler)}
+		defer func() { _ = guard.Close() }()
+		rule := banning(1)
+		rule.Ban.After = 2
+		h := mustNew(t, ratelimit.Config{Limiter: guard, Rules: []ratelimit.Rule{rule}}).Handler(ok)
+		for i := range 5 {
+			begun := time.Now()
+			if serve(h, "POST /"); time.Since(begun) > 2*budget {
+				t.Errorf("request %d: %s", i, time.Since(begun))
+			}
+		}
+	})
+}

@@ -210,6 +210,9 @@ func complete(d *algorithms.Decision, checks []algorithms.Check) ([]algorithms.R
 		if i < len(checks) && r.Check.Rule == "" {
 			r.Check = checks[i]
 		}
+		if i < len(checks) && checks[i].Look && r.Charged > 0 {
+			return nil, errors.New("it charges a look at a ban: it must obey Check.Look, and charge it nothing")
+		}
 		if r.At.IsZero() {
 			r.At = now
 		}

@@ -73,7 +73,7 @@ type Rule struct {
 	Costs map[string]int64
 	// CostFor returns the cost of one request that the rule limits. 0 is free: the request
 	// passes even without room, is charged nothing and is told what is left; only a Ban denies
-	// it. Negative means that Costs and Cost apply. If it exceeds the Quota of a limit, the request
+	// it, if the limiter can Peek. Negative means that Costs and Cost apply. If it exceeds the Quota of a limit, the request
 	// is denied. If the cost is known only afterwards, the handler calls [Settle].
 	CostFor func(*http.Request) int64
 	// ChargeOn lists the response statuses that count, such as 401. When any other status

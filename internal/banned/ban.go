@@ -99,6 +99,18 @@ func length(d time.Duration) error {
 	return nil
 }
 
+// Rest returns for how long the result of a look says that the key is banned. What else denies
+// looks, such as a limiter that denies everything for a while, is no ban.
+func Rest(look *algorithms.Result) time.Duration {
+	switch look.Source {
+	case algorithms.SourceRedis, algorithms.SourceMemory, algorithms.SourceDenyCache, algorithms.SourceFallback:
+		if look.Denies() {
+			return look.RetryAfter
+		}
+	}
+	return 0
+}
+
 // Strike counts a strike of the key of c. It returns for how long the key is banned then, and
 // whether this strike has begun the ban. Without an answer of the store, nobody is banned.
 func (t Terms) Strike(ctx context.Context, l algorithms.Limiter, c *algorithms.Check) (rest time.Duration, began bool) {
@@ -109,7 +121,7 @@ func (t Terms) Strike(ctx context.Context, l algorithms.Limiter, c *algorithms.C
 		case err != nil || d.Allowed:
 			return 0, false
 		case !d.Results[1].HasRoom: // it was banned meanwhile, and the strike is not counted
-			return d.Results[1].RetryAfter, false
+			return Rest(&d.Results[1]), false
 		}
 	}
 	units := seconds(t.For)
@@ -117,10 +129,12 @@ func (t Terms) Strike(ctx context.Context, l algorithms.Limiter, c *algorithms.C
 	if err != nil {
 		return 0, false
 	}
+	if rest, err = look(ctx, l, c); err != nil && d.Allowed { // there was no time for it
+		rest = time.Duration(units) * time.Second
+	}
 	if strikes != nil {
 		_ = l.Reset(ctx, strikes...) // after the ban, they count anew
 	}
-	rest, _ = look(ctx, l, c)
 	return rest, d.Allowed && rest > 0
 }
 
@@ -146,7 +160,7 @@ func look(ctx context.Context, l algorithms.Limiter, c *algorithms.Check) (time.
 	if err != nil {
 		return 0, err
 	}
-	return d.Results[0].RetryAfter, nil
+	return Rest(&d.Results[0]), nil
 }
 
 // Set bans the key of c for d from now, and up to a second more. It shortens no ban. To call
