@@ -38,6 +38,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 					server.SetError("LOADING Redis is loading the dataset in memory")
 				}
 				times(20, h, "GET /closed")
+				synctest.Wait() // for the probe
 				if n := openShards(guard); (n > 0) != away {
 					t.Errorf("%d circuits are open", n)
 				}
