@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/given"
 	"github.com/seed75154129/ratelimit/internal/script"
 	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
@@ -84,7 +84,7 @@ type Client interface {
 // Validate reports everything that is wrong with the fields, or nil.
 func (r *Redis) Validate() error {
 	var errs []error
-	if inside.IsNil(r.Client) {
+	if given.IsNil(r.Client) {
 		errs = append(errs, errors.New("client: required, got nil"))
 	} else if err := transport.Invalid(r.Client, r.Sharded); err != nil {
 		errs = append(errs, fmt.Errorf("client: %w", err))
@@ -105,7 +105,7 @@ func (r *Redis) budget() time.Duration { return cmp.Or(r.Budget, defaultBudget) 
 func (r *Redis) ready() (*transport.Transport, error) {
 	r.once.Do(func() {
 		var client transport.Client
-		if !inside.IsNil(r.Client) {
+		if !given.IsNil(r.Client) {
 			client = r.Client
 		}
 		r.transport = transport.New(client, r.Sharded, r.budget(), script.All...)

@@ -15,7 +15,7 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/background"
 	"github.com/seed75154129/ratelimit/internal/denials"
-	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/given"
 	"github.com/seed75154129/ratelimit/internal/lease"
 	"github.com/seed75154129/ratelimit/internal/monitor"
 	"github.com/seed75154129/ratelimit/internal/sampler"
@@ -131,7 +131,7 @@ func (g *Guard) ready() {
 // method Validate, it reports that method's error, too. It has no side effects.
 func (g *Guard) Validate() error {
 	var errs []error
-	if inside.IsNil(g.Limiter) {
+	if given.IsNil(g.Limiter) {
 		errs = append(errs, errors.New("limiter: required; use &algorithms.Redis{Client: client, Namespace: \"shop\"}, or make the Guard by Redis(options, \"shop\")"))
 	}
 	for l := range Layers(g.Limiter) {

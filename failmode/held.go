@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/memory"
+	"github.com/seed75154129/ratelimit/internal/wait"
 )
 
 // nameHeld names the checks of requests in flight, before they are sent.
@@ -29,7 +29,7 @@ func (g *Guard) nameHeld(ctx context.Context, checks []algorithms.Check) (d algo
 	begun := time.Now()
 	d, err = g.recall(ctx, named, named)
 	for err == nil && !d.Allowed {
-		part := inside.PartOf(ctx, begun.Add(g.store.Budget()))
+		part := wait.PartOf(ctx, begun.Add(g.store.Budget()))
 		if !g.inFlight.freed(part, &d, begun) {
 			break
 		}

@@ -4,7 +4,7 @@ import (
 	"iter"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/given"
 )
 
 // Layers yields a limiter and those that it wraps, from the outside in, at most 32: a Guard
@@ -12,7 +12,7 @@ import (
 // finds the Guard or the Redis in a decorator.
 func Layers(l algorithms.Limiter) iter.Seq[algorithms.Limiter] {
 	return func(yield func(algorithms.Limiter) bool) {
-		for n := 0; n < 32 && !inside.IsNil(l) && yield(l); n++ {
+		for n := 0; n < 32 && !given.IsNil(l) && yield(l); n++ {
 			switch w := l.(type) {
 			case *Guard:
 				l = w.Limiter

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/given"
 )
 
 // A Writer sets response headers from a decision, before the handler runs and again when
@@ -54,7 +54,7 @@ func Jitter(longest time.Duration, w Writer) Writer {
 	if longest <= 0 {
 		return w
 	}
-	if err := inside.TooShort("longest", longest, shortest); err != nil {
+	if err := given.TooShort("longest", longest, shortest); err != nil {
 		panic("headers: Jitter: " + err.Error())
 	}
 	return func(h http.Header, d algorithms.Decision) {

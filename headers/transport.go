@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/banned"
-	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/given"
 )
 
 // A Transport is an [http.RoundTripper] that makes a client obey rate limits. After a
@@ -169,7 +169,7 @@ func (t *Transport) invalid() error {
 	if !(t.Jitter <= 1) { // NaN is not
 		jitter = fmt.Errorf("Jitter %g is above 1; it is a fraction of the wait: write 0.1 for 10%%", t.Jitter)
 	}
-	if err := errors.Join(checks, jitter, inside.TooShort("MaxWait", t.maxWait(), shortest)); err != nil {
+	if err := errors.Join(checks, jitter, given.TooShort("MaxWait", t.maxWait(), shortest)); err != nil {
 		return fmt.Errorf("headers: Transport: %w", err)
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/banned"
-	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/naming"
+	"github.com/seed75154129/ratelimit/internal/wait"
 )
 
 // A Ban denies a key for longer after repeated strikes. A strike is a request that the rule
@@ -168,7 +168,7 @@ func (m *Middleware) strike(ctx context.Context, rule *rule, c *algorithms.Check
 	until := time.Now().Add(cmp.Or(m.limiter.budget(), foreignTimeout))
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
 	defer cancel()
-	return rule.ban.Strike(inside.PartOf(ctx, until), m.limiter.Limiter, c)
+	return rule.ban.Strike(wait.PartOf(ctx, until), m.limiter.Limiter, c)
 }
 
 // strikeBy counts a response whose status counts, for a rule with ChargeOn and a ban.

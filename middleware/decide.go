@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/wait"
 )
 
 // decide resolves the keys of the rules that match, and has the limiter charge them. The
@@ -130,7 +130,7 @@ func (e *evaluation) charge(all []algorithms.Check) error {
 func (e *evaluation) ask(ctx context.Context, begun time.Duration, peeks bool, checks []algorithms.Check) (algorithms.Decision, error) {
 	budget := e.m.limiter.budget()
 	if budget > 0 && e.spent > 0 {
-		ctx = inside.PartOf(ctx, e.m.start.Add(begun+budget-e.spent))
+		ctx = wait.PartOf(ctx, e.m.start.Add(begun+budget-e.spent))
 	}
 	d, err := e.m.ask(ctx, e.set, peeks, checks)
 	e.spent += e.m.now() - begun

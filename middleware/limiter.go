@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
-	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/given"
 	"github.com/seed75154129/ratelimit/internal/sampler"
 	"github.com/seed75154129/ratelimit/internal/view"
 )
@@ -20,7 +20,7 @@ import (
 // validateLimiter reports everything that is wrong with a limiter. A limiter's
 // Validate answers for what it wraps.
 func validateLimiter(l algorithms.Limiter) error {
-	if inside.IsNil(l) {
+	if given.IsNil(l) {
 		return fmt.Errorf("middleware: limiter: a nil %T; leave Limiter out to count in this process only, or use &failmode.Guard{Limiter: redis}", l)
 	}
 	var errs []error
@@ -37,7 +37,7 @@ func validateLimiter(l algorithms.Limiter) error {
 					"write Limiter: ratelimit.Redis(&redis.Options{…}, \"shop\"), or &failmode.Guard{Limiter: redis}, and close it"))
 			}
 		case interface{ Unwrap() algorithms.Limiter }:
-			if endless = !inside.IsNil(inner.Unwrap()); !endless {
+			if endless = !given.IsNil(inner.Unwrap()); !endless {
 				errs = append(errs, fmt.Errorf("middleware: limiter: %T wraps no limiter: its Unwrap returns nil; set the limiter that it wraps", inner))
 			}
 		default:

@@ -11,8 +11,8 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/banned"
+	"github.com/seed75154129/ratelimit/internal/given"
 	"github.com/seed75154129/ratelimit/internal/hint"
-	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/naming"
 	"github.com/seed75154129/ratelimit/internal/pattern"
 	"github.com/seed75154129/ratelimit/internal/view"
@@ -135,7 +135,7 @@ var table = []row{
 				continue
 			}
 			if l.Calendar == "" && l.Period > 0 && l.Period < shortest {
-				f.err(nil, inside.TooShort("the period", l.Period, shortest))
+				f.err(nil, given.TooShort("the period", l.Period, shortest))
 				l.Period = shortest // which is reported once
 			}
 			f.err(nil, l.Validate())
@@ -249,7 +249,7 @@ var table = []row{
 		b := r.Ban
 		for i, d := range [...]*time.Duration{&b.Within, &b.For} {
 			if *d > 0 && *d < shortest {
-				f.err([]any{[...]string{"within", "for"}[i]}, inside.TooShort("the time", *d, shortest))
+				f.err([]any{[...]string{"within", "for"}[i]}, given.TooShort("the time", *d, shortest))
 				*d = shortest // which is reported once
 			}
 		}

@@ -15,9 +15,9 @@ import (
 	"github.com/redis/go-redis/v9/auth"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/redistest"
 	"github.com/seed75154129/ratelimit/internal/transport"
+	"github.com/seed75154129/ratelimit/internal/wait"
 )
 
 // A stall is what blocks, whatever its context says, until the test is over, or
@@ -219,7 +219,7 @@ func TestAPartEndsWithItsDecision(t *testing.T) {
 		tr := transport.New(nil, false, 50*time.Millisecond)
 		hurried, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		part := inside.PartOf(hurried, time.Now().Add(30*time.Millisecond))
+		part := wait.PartOf(hurried, time.Now().Add(30*time.Millisecond))
 		for name, c := range map[string]struct {
 			ctx  context.Context
 			want time.Duration

@@ -32,7 +32,7 @@ package transport
 // although its client has hung up, because the caller's cancellation does not reach Redis.
 //
 // A request has one budget for all that it waits for decisions. Who has waited before passes
-// on the end of the budget by inside.PartOf. If too little is left, nothing is sent, and the
+// on the end of the budget by wait.PartOf. If too little is left, nothing is sent, and the
 // decision fails as busy.
 //
 // # Batches

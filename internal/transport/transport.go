@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/sampler"
+	"github.com/seed75154129/ratelimit/internal/wait"
 )
 
 // A Transport sends commands through a client, inside a budget, whatever kind
@@ -74,7 +74,7 @@ func (c *decisionContext) Err() error            { return nil }
 // Within starts the clock of a decision.
 func (t *Transport) Within(ctx context.Context) context.Context {
 	whole := time.Now().Add(t.limit)
-	end := inside.EndOf(ctx, whole)
+	end := wait.EndOf(ctx, whole)
 	return &decisionContext{ctx, end, end.Before(whole)}
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/given"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
@@ -74,7 +74,7 @@ func (l *Loader) read(ctx context.Context) (d Document, err error) {
 	if l.Source == nil {
 		return d, errors.New("rulefile: Loader.Source: required; use rulefile.File or rulefile.Fleet")
 	}
-	if err := inside.TooShort("Loader.Every:", l.every(), least); err != nil {
+	if err := given.TooShort("Loader.Every:", l.every(), least); err != nil {
 		return d, fmt.Errorf("rulefile: %w", problem(err.Error()))
 	}
 	if s, ok := l.Source.(interface {

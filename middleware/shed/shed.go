@@ -19,8 +19,8 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/internal/given"
 	"github.com/seed75154129/ratelimit/internal/histogram"
-	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/sampler"
 )
 
@@ -163,7 +163,7 @@ func (s *Shedder) validate() error {
 	if s.Min < 0 || s.Max < 0 || s.Min > s.Max && s.Max > 0 {
 		errs = append(errs, fmt.Errorf("shed: Min and Max must not be negative, nor Min above Max; got %d and %d", s.Min, s.Max))
 	}
-	if err := inside.TooShort("Wait", s.Wait, time.Millisecond); s.Wait > 0 && err != nil {
+	if err := given.TooShort("Wait", s.Wait, time.Millisecond); s.Wait > 0 && err != nil {
 		errs = append(errs, fmt.Errorf("shed: %w", err))
 	}
 	return errors.Join(errs...)
