@@ -162,10 +162,10 @@ func guilty(r *algorithms.Result) bool {
 	return !naming.Limit(c.Limit).Row().DeniedByDelay(c.MaxDelay > 0, r.Remaining, c.Cost)
 }
 
-// strike counts a strike, whatever has become of the request. All its commands together have
-// one budget of their own.
+// strike counts a strike, whatever has become of the request. It waits for one command, and
+// the strike that bans for some more: together at most three budgets, of their own.
 func (m *Middleware) strike(ctx context.Context, rule *rule, c *algorithms.Check) (rest time.Duration, began bool) {
-	until := time.Now().Add(cmp.Or(m.limiter.budget(), foreignTimeout))
+	until := time.Now().Add(3 * cmp.Or(m.limiter.budget(), foreignTimeout))
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
 	defer cancel()
 	return rule.ban.Strike(wait.PartOf(ctx, until), m.limiter.Limiter, c)
