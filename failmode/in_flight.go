@@ -2,7 +2,6 @@ package failmode
 
 import (
 	"context"
-	"github.com/seed75154129/ratelimit/internal/step"
 	"slices"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/seed75154129/ratelimit/internal/background"
 	"github.com/seed75154129/ratelimit/internal/inflight"
 	"github.com/seed75154129/ratelimit/internal/monitor"
+	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 

@@ -114,7 +114,7 @@ func (m *Monitor) Circuit(shard int) *Circuit {
 		all = append(all, &Circuit{shard: len(all)})
 	}
 	m.circuits.Store(&all)
-	if !m.ended && !(shard == 0 && m.warm.Load()) {
+	if !m.ended && (shard > 0 || !m.warm.Load()) {
 		m.work.Begin(func() { m.Prepare(m.ctx, shard, false) })
 	}
 	return all[shard]

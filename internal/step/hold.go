@@ -8,7 +8,7 @@ type Hold int64
 
 // NewHold returns a name that is never used twice. It is made before anything is sent, so that
 // the caller can release also what it got no answer about.
-func NewHold() Hold { return Hold(1 + rand.Int64N(1<<52-1)) } //nolint:gosec // not a secret
+func NewHold() Hold { return Hold(1 + rand.Int64N(1<<52-1)) }
 
 // ID is the name in the store; 0 for none.
 func (h Hold) ID() int64 { return int64(max(h, -h)) }
