@@ -95,8 +95,8 @@ func TestAddBesideOtherFields(t *testing.T) {
 		"an outage, local, of two": {during: away, among: 2, change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Limit.Rate, r.CostFor = 800, reserving(160) },
 			adds: "true true false", used: 160, calls: []call{{400, false}}}, // the share of the limit, and not that share's
 		"an outage, local":  {during: away, adds: "true true true", used: 200, calls: []call{{450, false}}},
-		"an outage, open":   {during: away, change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Fail = failmode.Open }, adds: "true true true", used: 450, calls: []call{{450, false}}},
-		"an outage, closed": {during: away, change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Fail = failmode.Closed }, adds: "false true true", used: 150, calls: []call{{150, false}}},
+		"an outage, open":   {during: away, change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Fail = failmode.Open }, adds: "true true true", used: 200, calls: []call{{200, true}}},
+		"an outage, closed": {during: away, change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Fail = failmode.Closed }, adds: "false true true", used: 200, calls: []call{{200, true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -119,6 +119,7 @@ func TestAddBesideOtherFields(t *testing.T) {
 					for _, units := range []int64{300, 100, 50} {
 						adds = append(adds, fmt.Sprint(ratelimit.Add(r.Context(), "tokens", units) == nil))
 					}
+					synctest.Wait() // in an outage, for the probe that opens the circuit
 					w.WriteHeader(http.StatusNoContent)
 				})), "POST /")
 				synctest.Wait() // what is refunded in the background

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -80,9 +81,10 @@ func TestAsk(t *testing.T) {
 
 // A Dialer of the user's own may give up sooner than a busy process takes to connect.
 func TestAskWithAHastyDialer(t *testing.T) {
-	srv, hasty := redistest.Start(t), 3
+	srv := redistest.Start(t)
+	var hasty atomic.Int64
 	client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: srv.Addr, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if hasty--; hasty >= 0 {
+		if hasty.Add(1) == 1 {
 			return nil, os.ErrDeadlineExceeded
 		}
 		return new(net.Dialer).DialContext(ctx, network, addr)

@@ -49,6 +49,7 @@ func TestAFloodOfDenials(t *testing.T) {
 	}{
 		"idle": {load: .2, limit: 1, flood: 100}, "full": {load: 2, limit: 1.5, flood: 10},
 	} {
+		apart := time.Duration(float64(time.Second) / 160 / c.load)
 		run := func(flood int) (served int, limit float64) {
 			synctest.Test(t, func(t *testing.T) {
 				s := adaptive()
@@ -65,6 +66,7 @@ func TestAFloodOfDenials(t *testing.T) {
 					for range flood {
 						all.Go(func() { h.ServeHTTP(httptest.NewRecorder(), abuser()) })
 					}
+					time.Sleep(apart / 2) // or the order of goroutines would decide who finds room
 					all.Go(func() {
 						w := httptest.NewRecorder()
 						h.ServeHTTP(w, request(shed.Medium))
@@ -74,7 +76,7 @@ func TestAFloodOfDenials(t *testing.T) {
 							served++
 						}
 					})
-					time.Sleep(time.Duration(float64(time.Second) / 160 / c.load))
+					time.Sleep(apart / 2)
 				}
 				all.Wait()
 				limit = metricsOf(s)["limit"]
