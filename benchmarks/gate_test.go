@@ -33,7 +33,7 @@ var (
 	deniedScripts  = bound{"scripts that Redis runs for a denied request", 0.05}
 	denied         = bound{"a denied request: CPU time / that of only writing the 429", 16}
 	inMemoryTime   = bound{"in memory: CPU time / httprate's", 3}
-	inMemoryAllocs = bound{"in memory: allocations", 6}
+	inMemoryAllocs = bound{"in memory: allocations", 5}
 	noRuleAllocs   = bound{"allocations of a request that no rule matches", 0}
 )
 

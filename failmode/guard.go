@@ -115,7 +115,7 @@ func (g *Guard) ready() {
 			g.store = storeOf(g.Limiter)
 		}
 		g.work.Start(g.logger)
-		g.denied.Start(g.refuses)
+		g.denied.Start(func(c algorithms.Check) bool { return g.refuses(&c) })
 		g.leases.Start()
 		g.monitor.Start(g.store, &g.work, g.logger)
 		g.inFlight.begin(g.store, &g.monitor, &g.work)

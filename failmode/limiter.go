@@ -18,7 +18,7 @@ func (g *Guard) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 	for i := range checks {
 		switch c := &checks[i]; {
 		case c.StoreOnly:
-			return g.askStore(ctx, true, checks)
+			return g.askStore(ctx, true, slices.Clone(checks)) // which the limiter may keep; others stay on the caller's stack
 		case leasable(c):
 			return g.spendBlocks(ctx, checks)
 		}

@@ -53,7 +53,7 @@ type Cache struct {
 	start   time.Time
 	seeds   table.Seeds
 	seed    maphash.Seed
-	refuses func(*algorithms.Check) bool // the store cannot be asked now
+	refuses func(algorithms.Check) bool // the store cannot be asked now; by value, or all checks would be on the heap
 
 	used   atomic.Bool  // something was remembered; before, nothing is hashed
 	asked  atomic.Int64 // the current second since start, and how often the store was asked again in it
@@ -81,7 +81,7 @@ type denial struct {
 
 // Start sets what a Cache needs before its first use. refuses reports that the store
 // cannot be asked about a check now.
-func (d *Cache) Start(refuses func(*algorithms.Check) bool) {
+func (d *Cache) Start(refuses func(algorithms.Check) bool) {
 	d.start, d.refuses, d.seeds, d.seed = time.Now(), refuses, table.NewSeeds(), maphash.MakeSeed()
 }
 
@@ -173,13 +173,13 @@ func (d *Cache) Decide(checks []algorithms.Check) (_ algorithms.Decision, denied
 	for i := range checks {
 		n, known := d.known(&checks[i], now)
 		switch {
-		case !known, n.over(now) && d.refuses(&checks[i]):
+		case !known, n.over(now) && d.refuses(checks[i]):
 			continue
 		case n.over(now):
 			again = true
 		default:
 			denied = true
-			due = due && now >= n.ask && !d.refuses(&checks[i])
+			due = due && now >= n.ask && !d.refuses(checks[i])
 		}
 		all[i] = n
 	}

@@ -23,7 +23,7 @@ func play(t *testing.T, f func(s *scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scene{T: t}
-		s.cache.Start(func(*algorithms.Check) bool { return s.refuses })
+		s.cache.Start(func(algorithms.Check) bool { return s.refuses })
 		f(s)
 	})
 }
