@@ -53,7 +53,8 @@ func TestKeysAreInjectionFree(t *testing.T) {
 			t.Fatalf("%+v is %q\n%+v is %q", a, ka, b, kb)
 		}
 		na, nb := step.Name{Rule: a.Rule, Key: a.Key, Window: a.Limit.window()}, step.Name{Rule: b.Rule, Key: b.Key, Window: b.Limit.window()}
-		ida, idb := seeds.ID(na), seeds.ID(nb)
+		ida, _ := seeds.ID(na)
+		idb, _ := seeds.ID(nb)
 		if p := paramsOf(&a, a.Limit.row()); p.Window() != na.Window || (ka == kb) != (na == nb) || (ka == kb) != (ida == idb) {
 			t.Fatalf("%+v is %q: %v\n%+v is %q: %v", na, ka, ida, nb, kb, idb)
 		}

@@ -90,7 +90,7 @@ func (d *Cache) Now() time.Duration { return time.Since(d.start) }
 
 // place returns a count's ID, and its shard.
 func (d *Cache) place(c *algorithms.Check) (table.ID, *shard) {
-	id := d.seeds.ID(naming.Of(c))
+	id, _ := d.seeds.ID(naming.Of(c))
 	return id, &d.shards[id[1]>>1%shardCount]
 }
 

@@ -81,7 +81,7 @@ func (t *Table) Start() {
 
 // place returns a check's ID, and the shard that has its lease.
 func (t *Table) place(c *algorithms.Check) (table.ID, *shard) {
-	id := t.seeds.ID(naming.Of(c))
+	id, _ := t.seeds.ID(naming.Of(c))
 	return id, &t.shards[id[0]%shardCount]
 }
 

@@ -39,8 +39,7 @@ type place struct {
 // place computes where a check is counted.
 func (m *Store) place(pl *place, rule, key string, p *step.Params) {
 	pl.class = class{rule, p.Counts(), p.Row}
-	of, hash := m.seeds.Client(rule, key)
-	pl.id, pl.hash = of.Of(p.Window()), hash
+	pl.id, pl.hash = m.seeds.ID(step.Name{Rule: rule, Key: key, Window: p.Window()})
 	pl.shard = &m.shards[pl.hash%shardCount]
 }
 
