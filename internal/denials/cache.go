@@ -106,13 +106,13 @@ func (d *Cache) of(c *algorithms.Check) uint64 {
 	}{c.Limit, max(c.Cost, 1), c.Look}) | 1
 }
 
-// find returns what is known of a check. It requires mu.
-func (s *shard) find(id table.ID, of func() uint64) *denial {
+// find returns what is known of a check. It requires the shard's mu.
+func (d *Cache) find(s *shard, id table.ID, c *algorithms.Check) *denial {
 	e := s.counts.Find(id)
 	if e == nil {
 		return nil
 	}
-	hash := of()
+	hash := d.of(c)
 	for i := range e.Value {
 		if n := &e.Value[i]; n.of == hash {
 			return n
@@ -129,7 +129,7 @@ func (d *Cache) known(c *algorithms.Check, now time.Duration) (denial, bool) {
 	id, s := d.place(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.find(id, func() uint64 { return d.of(c) })
+	n := d.find(s, id, c)
 	if n == nil || n.over(now) && (now >= n.met+askSoon || now >= n.ends+askInterval) {
 		return denial{}, false
 	}
@@ -146,7 +146,7 @@ func (d *Cache) claim(c *algorithms.Check, now time.Duration) (denial, bool) {
 	id, s := d.place(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch n := s.find(id, func() uint64 { return d.of(c) }); {
+	switch n := d.find(s, id, c); {
 	case n == nil: // forgotten meanwhile
 		return denial{}, true
 	case now < n.ask:
@@ -262,7 +262,7 @@ func (d *Cache) Learn(asked time.Duration, r *algorithms.Result, again bool) {
 	id, s := d.place(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.find(id, func() uint64 { return d.of(c) })
+	n := d.find(s, id, c)
 	if !denied {
 		switch {
 		case n == nil, asked < n.asked: // an answer to an earlier question
