@@ -27,8 +27,8 @@ import (
 // strike if it comes of a calendar window, of a MaxDelay alone, or during a ban. With several
 // windows, a denial by any other of them is one.
 //
-// Each strike costs the store a command, and the ban three more. A request waits for them no
-// longer than for a decision.
+// Each strike costs the store a command, and the ban three more. A strike waits no longer than
+// a decision, and the one that bans three times as long.
 type Ban struct {
 	After  int64         // strikes that lead to the ban; 1 bans at the first; at most 10,001
 	Within time.Duration // the time in which the strikes must come; 0 means the limit's period

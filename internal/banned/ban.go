@@ -49,10 +49,7 @@ func seconds(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
 
 // taking is the check that takes units of a key's bans. The store decides it or nobody does.
 func taking(c *algorithms.Check, units, burst int64) algorithms.Check {
-	look := Look(c)
-	look.Look, look.Cost, look.Limit = false, units, bucket(burst)
-	look.StoreOnly = true
-	return look
+	return algorithms.Check{Rule: c.Rule + suffix, Key: c.Key, Limit: bucket(burst), Cost: units, StoreOnly: true, Fail: c.Fail}
 }
 
 // strikes is the check that counts those of a key; none if the first one bans.
@@ -60,9 +57,8 @@ func (t Terms) strikes(c *algorithms.Check) []algorithms.Check {
 	if t.After <= 1 {
 		return nil
 	}
-	s := algorithms.Check{Rule: c.Rule + "~strikes", Key: c.Key, Limit: algorithms.Limit{Rate: t.After - 1, Period: t.Within, Algorithm: algorithms.SlidingLog}}
-	s.StoreOnly = true
-	return []algorithms.Check{s}
+	log := algorithms.Limit{Rate: t.After - 1, Period: t.Within, Algorithm: algorithms.SlidingLog}
+	return []algorithms.Check{{Rule: c.Rule + "~strikes", Key: c.Key, Limit: log, StoreOnly: true}}
 }
 
 // Checks are what counts the bans of a key.
