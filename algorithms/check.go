@@ -140,8 +140,8 @@ func (c *Check) sharesCount(other *Check) bool {
 }
 
 // paramsOf computes the numbers of a valid check.
-func paramsOf(c *Check, row *step.Row) step.Params {
-	return c.Limit.step().Params(c.leastCost(), c.MaxDelay, row)
+func paramsOf(c *Check) step.Params {
+	return c.Limit.step().Params(c.leastCost(), c.MaxDelay, c.Limit.row())
 }
 
 // numbers computes the check's params, and reports whether the check is valid.

@@ -54,30 +54,23 @@ const (
 )
 
 // probeCalls are what a probe sends for a key: decisions that charge a count of each form,
-// a string with a set and a list. So they need all that the rules may need. The keys are those
-// of the rule "~probe", which no rule of the middleware can have. They expire after a second.
+// a string with a set and a list, and one more that runs together with the first, as decisions
+// in a batch do. So they need all that the rules may need.
 func (s store) probeCalls(key string) []*transport.Call {
-	calls := make([]*transport.Call, 0, 3)
-	for _, of := range [][]Algorithm{{FixedWindow, InFlight}, {SlidingLog}} {
-		var checks []Check
-		var ps []step.Params
-		for _, a := range of {
-			c := Check{Rule: probeRule, Key: key, Limit: Limit{Rate: probeRate, Period: time.Second, Algorithm: a}}
-			p := paramsOf(&c, c.Limit.row())
-			if p.Held {
-				c.named(&p)
-			}
-			checks, ps = append(checks, c), append(ps, p)
-		}
-		calls = append(calls, s.takeCall(true, checks, ps))
-	}
-	return calls
+	return []*transport.Call{s.probeCall(key, FixedWindow, InFlight), s.probeCall(key, SlidingLog), s.probeCall(key, FixedWindow, InFlight)}
 }
 
-// joinedCalls are probeCalls, and one more that runs together with the first, as
-// decisions in a batch do.
-func (s store) joinedCalls(key string) []*transport.Call {
-	return append(s.probeCalls(key), s.probeCalls(key)[0])
+// probeCall is a decision on counts of the rule "~probe", which no rule of the middleware can
+// have. They expire after a second.
+func (s store) probeCall(key string, by ...Algorithm) *transport.Call {
+	checks, ps := make([]Check, len(by)), make([]step.Params, len(by))
+	for i, a := range by {
+		checks[i] = Check{Rule: probeRule, Key: key, Limit: Limit{Rate: probeRate, Period: time.Second, Algorithm: a}}
+		if ps[i] = paramsOf(&checks[i]); ps[i].Held {
+			checks[i].named(&ps[i])
+		}
+	}
+	return s.takeCall(true, checks, ps)
 }
 
 // Probe sends a real, charged decision to a shard, inside the budget. Its error
@@ -89,11 +82,11 @@ func (s store) Probe(ctx context.Context, shard int) error {
 	if err != nil {
 		return redisError(err)
 	}
-	calls := s.joinedCalls(key)
+	calls := s.probeCalls(key)
 	anywhere := s.KnowsServers() && shard == 0
 	if anywhere {
 		for i := range anyNode {
-			calls = append(calls, s.probeCalls(transport.ProbeKey(i))[0])
+			calls = append(calls, s.probeCall(transport.ProbeKey(i), FixedWindow, InFlight))
 		}
 	}
 	for _, r := range s.SendAll(s.Transport.Within(ctx), calls) {
@@ -110,7 +103,7 @@ func (s store) Probe(ctx context.Context, shard int) error {
 func (s store) Ask(ctx context.Context, shard int, anew bool) error {
 	key, err := s.probeKey(shard)
 	if err == nil {
-		err = s.Transport.Ask(ctx, shard, anew, s.joinedCalls(key))
+		err = s.Transport.Ask(ctx, shard, anew, s.probeCalls(key))
 	}
 	return redisError(err)
 }

@@ -60,7 +60,7 @@ func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, err
 		if *res = charges[i].Result; res.Source != source || res.Charged <= 0 || res.Charged == cost {
 			continue
 		}
-		p := paramsOf(&res.Check, res.Check.Limit.row())
+		p := paramsOf(&res.Check)
 		p.ID = res.Trace.Charge.At // where it is one
 		cs = append(cs, settlement{step.Correction{
 			Params: p,
