@@ -175,7 +175,7 @@ func (r *run) checkCounts(v *verdict, p promise) {
 	for _, s := range p.servers {
 		executed += s.Executed(r.t)
 	}
-	looks := 20 * (1 + int(r.length.Seconds())) // of the monitor on its own connections: up to ten a second, of two commands
+	looks := 20 * (1 + int(r.length.Seconds())) // of the monitor: five a second, on up to two connections, of two commands
 	if executed > sent+looks {
 		v.add(fmt.Sprintf("Redis executed more than the %d scripts that were sent", sent), executed)
 	}
