@@ -84,7 +84,7 @@ func TestAskWithAHastyDialer(t *testing.T) {
 	srv := redistest.Start(t)
 	var hasty atomic.Int64
 	client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: srv.Addr, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if hasty.Add(1) == 1 {
+		if hasty.Add(1) <= 3 {
 			return nil, os.ErrDeadlineExceeded
 		}
 		return new(net.Dialer).DialContext(ctx, network, addr)

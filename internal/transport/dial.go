@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -138,14 +137,12 @@ func dial(ctx context.Context, options *redis.Options, patience time.Duration) (
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = ownDial, ownDial, ownDial, ownDial
 	o.Protocol, o.DisableIdentity, o.Limiter = 2, true, nil
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	var reached atomic.Bool
 	dialer := o.Dialer // of a client's options always set
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dialer(ctx, network, addr)
 		if err != nil {
-			return nil, err
+			return nil, unreachedError{err}
 		}
-		reached.Store(true)
 		return &patientConn{Conn: conn, patience: patience}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, ownDial)
@@ -160,8 +157,9 @@ func dial(ctx context.Context, options *redis.Options, patience time.Duration) (
 			return client, nil
 		}
 		_ = client.Close()
+		_, unreached := errors.AsType[unreachedError](err)
 		switch {
-		case reached.Load() || !IsTimeout(err):
+		case !IsTimeout(err) || !unreached && !errors.Is(err, context.DeadlineExceeded): // a read's is none
 			return nil, fmt.Errorf("dial: %w", err)
 		case wait.For(ctx, dialPause) == nil: // the client's options allow less
 		case time.Since(deadline) > noticedLate:
@@ -171,6 +169,11 @@ func dial(ctx context.Context, options *redis.Options, patience time.Duration) (
 		}
 	}
 }
+
+// An unreachedError is that of a dialer. What a client waits for later is the server's to answer.
+type unreachedError struct{ error }
+
+func (e unreachedError) Unwrap() error { return e.error }
 
 // A patientConn blames the server only for a timeout of a read that it notices in time.
 type patientConn struct {
