@@ -20,7 +20,10 @@ func (g *Guard) recall(ctx context.Context, checks, copied []algorithms.Check) (
 	}
 	asked, resets := g.denied.Now(), g.resets.Load()
 	d, err := g.route(ctx, true, copied)
-	if err != nil {
+	if err != nil { // the checks are invalid: nobody waits for this answer
+		for i := 0; again && i < len(checks); i++ {
+			g.denied.Forget(&checks[i])
+		}
 		return d, err
 	}
 	for i := range d.Results {
