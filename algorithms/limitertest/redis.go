@@ -3,6 +3,7 @@ package limitertest
 import (
 	"context"
 	"net"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -38,12 +39,19 @@ func Redis(tb testing.TB) *redis.Client {
 func RedisServer(tb testing.TB) (*redis.Client, *miniredis.Miniredis) {
 	server := miniredis.NewMiniRedis()
 	server.ClockTTL(true)
-	tb.Cleanup(server.Close)
+	var dialing sync.RWMutex // a pool that is closed may still dial; miniredis must not be closed meanwhile
+	tb.Cleanup(func() {
+		dialing.Lock()
+		defer dialing.Unlock()
+		server.Close()
+	})
 	client := redis.NewClient(&redis.Options{
 		// Not dialled, but looked up when it is a name, by a goroutine that
 		// outlives a bubble.
 		Addr: "127.0.0.1:6379",
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			dialing.RLock()
+			defer dialing.RUnlock()
 			if server.Ctx.Err() != nil { // closed; Dial would start it again
 				return nil, syscall.ECONNREFUSED
 			}
