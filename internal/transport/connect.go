@@ -57,7 +57,7 @@ func (c *connector) end(node *redis.Client) {
 // connect opens a connection to the server that holds the key, in the
 // background, if a decision may have failed for want of one. It does not wait.
 func (t *Transport) connect(key string, err error) {
-	if notConnected(err) || Answered(err) {
+	if err == nil || notConnected(err) || Answered(err) {
 		return
 	}
 	node := t.nodeOf(key)

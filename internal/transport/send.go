@@ -16,6 +16,7 @@ func (t *Transport) Send(ctx context.Context, c *Call) ([]int64, error) {
 	p.begin(ctx, p.only[:])
 	t.batcher(0).do(p, t.direct)
 	r := t.answer(p, c)
+	t.connect(c.Key(), r.Err)
 	return r.Numbers, r.Err
 }
 
@@ -35,9 +36,12 @@ func (t *Transport) SendAll(ctx context.Context, calls []*Call) []Response {
 	}
 	responses := make([]Response, len(calls))
 	for _, g := range groups {
+		var err error
 		for i, at := range g.at {
 			responses[at] = t.answer(&g.pending, g.calls[i])
+			err = cmp.Or(err, responses[at].Err)
 		}
+		t.connect(g.calls[0].Key(), err) // one server: they need one connection
 	}
 	return responses
 }
@@ -140,7 +144,6 @@ func (t *Transport) pass(ctx context.Context, calls []*Call) {
 // failed does what a failure calls for, and returns its error for the caller:
 // what came because the budget is over says so.
 func (t *Transport) failed(ctx context.Context, key string, err error) error {
-	t.connect(key, err)
 	if t.reload != nil && (ClassOf(err) != ClassBusy || Moved(err)) { // maybe of a node that is gone
 		t.reloads.Do(func() { t.reload(ctx) })
 	}
