@@ -525,7 +525,8 @@ func TestABanThatCannotComeIsRefused(t *testing.T) {
 // An error at a ban's key is one of the rule: it follows the rule's fail mode.
 func TestAForeignValueAtABan(t *testing.T) {
 	client := redistest.Start(t).Client(t)
-	guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "test", Budget: time.Second}, Instances: 1, Logger: slog.New(slog.DiscardHandler)}
+	var log bytes.Buffer // read when the guard is closed
+	guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "test", Budget: time.Second}, Instances: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	t.Cleanup(func() { _ = guard.Close() })
 	m := mustNew(t, ratelimit.Config{Limiter: guard, Rules: []ratelimit.Rule{banning(2), perHour("other", 100)}})
 	times(1, m.Handler(ok), "POST /")
@@ -552,6 +553,10 @@ func TestAForeignValueAtABan(t *testing.T) {
 	}
 	if err := m.Ban(t.Context(), "login", 0, "192.0.2.1"); err != nil {
 		t.Errorf("a lift deletes it: %v", err)
+	}
+	_ = guard.Close()
+	if !strings.Contains(log.String(), "foreign value at key "+keys[0]) {
+		t.Errorf("logged: %s", log.String())
 	}
 }
 

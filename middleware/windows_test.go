@@ -135,6 +135,20 @@ func TestWindowsAndBans(t *testing.T) {
 	requests(december.AddDate(0, 1, 0).Add(30*time.Minute), 1, http.StatusNoContent)
 }
 
+// A request that a calendar window and another one deny is a strike, in whatever order they are.
+func TestAStrikeByAnyWindow(t *testing.T) {
+	minute, month := fixedIn(2, time.Minute), algorithms.PerMonth(2, "UTC")
+	for _, rule := range []ratelimit.Rule{plan(minute, month), plan(month, minute)} {
+		rule.Ban = ratelimit.Ban{After: 1, Within: time.Hour, For: 30 * time.Minute}
+		m := mustNew(t, ratelimit.Config{Limiter: &algorithms.Memory{Now: func() time.Time { return noon }}, Rules: []ratelimit.Rule{rule}})
+		times(3, m.Handler(ok), "GET /")
+		d, err := m.Peek(request("GET /"))
+		if err != nil || !slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return r.BannedFor == 30*time.Minute }) {
+			t.Errorf("%v: %+v %v", rule, d, err)
+		}
+	}
+}
+
 // A settlement is of all windows, in one call.
 func TestWindowsAreSettledTogether(t *testing.T) {
 	rule := plan(fixedIn(100, time.Minute), algorithms.PerMonth(1000, "UTC"))
