@@ -38,15 +38,15 @@ func TestDocumentsInTheDocs(t *testing.T) {
 	}
 }
 
-// What docs/rules.md quotes is what is said.
+// What docs/rule-files.md quotes is what is said.
 func TestMistakesInTheDocs(t *testing.T) {
-	text, err := os.ReadFile("../../docs/rules.md")
+	text, err := os.ReadFile("../../docs/rule-files.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	const bad = "version: 1\nrules:\n  - name: login\n    # each with its place\n    chargeOn: [401]\n    key: ip\n    limit: 5-S\n    match: [POST /auth/login]\n    shadow: 90%\n"
 	_, err = loader().Parse("rules.yaml", []byte(bad))
 	if err == nil || !strings.Contains(string(text), "\n```\n"+err.Error()+"\n```\n") {
-		t.Errorf("docs/rules.md does not quote\n%v", err)
+		t.Errorf("docs/rule-files.md does not quote\n%v", err)
 	}
 }
