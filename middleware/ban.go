@@ -205,10 +205,11 @@ func (m *Middleware) Ban(ctx context.Context, rule string, d time.Duration, clie
 	if err != nil {
 		return err
 	}
-	return m.banKeys(ctx, r, d, keys)
+	return m.banKeys(ctx, r, d, keys, banned.ByProgram)
 }
 
-func (m *Middleware) banKeys(ctx context.Context, r *rule, d time.Duration, keys []string) error {
+// banKeys also notes what has become of the bans, for operators.
+func (m *Middleware) banKeys(ctx context.Context, r *rule, d time.Duration, keys []string, by string) error {
 	name := r.check.Rule
 	if r.source.Ban == (Ban{}) {
 		return fmt.Errorf("middleware: rule %q has no Ban, so its requests look at no bans; give it one, such as Ban{After: 100, Within: time.Minute, For: 15 * time.Minute}", name)
@@ -222,8 +223,13 @@ func (m *Middleware) banKeys(ctx context.Context, r *rule, d time.Duration, keys
 		} else {
 			err = banned.Set(ctx, m.limiter.Limiter, &c, d)
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			errs = append(errs, fmt.Errorf("middleware: rule %q: ban: %w", name, err))
+		case d == 0:
+			m.bans.Forget(banned.Key{Rule: name, Key: bounded(key)})
+		default:
+			m.noteBan(&c, by, d)
 		}
 	}
 	return errors.Join(errs...)

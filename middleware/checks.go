@@ -197,13 +197,13 @@ func (o operator) Peek(ctx context.Context, checks ...algorithms.Check) (algorit
 	return d, err
 }
 
-// Ban is [Middleware.Ban], for keys.
-func (o operator) Ban(ctx context.Context, rule string, d time.Duration, keys ...string) error {
+// Ban is [Middleware.Ban], for keys, by somebody at an address.
+func (o operator) Ban(ctx context.Context, rule string, d time.Duration, keys []string, address string) error {
 	r, err := o.m.rules.Load().named(rule)
 	if err != nil {
 		return err
 	}
-	return o.m.banKeys(ctx, r, d, keys)
+	return o.m.banKeys(ctx, r, d, keys, banned.ByOperator+address)
 }
 
 // Logger returns where changes by operators are logged.

@@ -19,13 +19,14 @@ type Key struct{ Rule, Key string }
 // A Ban is one that this process knows of.
 type Ban struct {
 	Key
-	By           string    // ByRule, or an operator; "" if another process began it
+	By           string    // ByRule, ByProgram or an operator; "" if another process began it
 	Since, Until time.Time // since this process knows of it; until when at least
 }
 
 // Who has begun a ban.
 const (
 	ByRule     = "the rule"
+	ByProgram  = "the program"
 	ByOperator = "an operator at " // and an address
 )
 

@@ -54,18 +54,12 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 			err = &mistake{http.StatusConflict, fmt.Errorf("not done, because a ban would deny nothing: %s", why)}
 			break
 		}
-		err = h.limit.Operator().Ban(ctx, o.rule, o.lasts, keys...)
+		err = h.limit.Operator().Ban(ctx, o.rule, o.lasts, keys, r.RemoteAddr)
 	}
 	_, told := errors.AsType[*mistake](err)
 	for _, key := range keys {
-		if told {
-			break
-		}
-		switch b := (banned.Key{Rule: o.rule, Key: h.limit.Operator().Shown(key).Kept}); o.action {
-		case "reset", "unban":
-			h.limit.Operator().Bans().Forget(b)
-		case "ban":
-			h.limit.Operator().Bans().Note(b, banned.ByOperator+r.RemoteAddr, time.Now(), o.lasts)
+		if o.action == "reset" && !told {
+			h.limit.Operator().Bans().Forget(banned.Key{Rule: o.rule, Key: h.limit.Operator().Shown(key).Kept})
 		}
 	}
 	v := h.look(ctx, &rules[at], o, keys, client.Limits)
@@ -170,8 +164,7 @@ func (h *handler) use(ctx context.Context, rule *view.Rule, o order, limits []vi
 	}
 	err := h.limiter.Reset(ctx, found[0])
 	if rule.Ban != nil {
-		err = errors.Join(err, h.limit.Operator().Ban(ctx, o.rule, 0, check.Key))
-		h.limit.Operator().Bans().Forget(banned.Key{Rule: o.rule, Key: h.limit.Operator().Shown(check.Key).Kept})
+		err = errors.Join(err, h.limit.Operator().Ban(ctx, o.rule, 0, []string{check.Key}, ""))
 	}
 	if err != nil {
 		return fmt.Errorf("not set, and forgotten in this process: %w", err)

@@ -507,12 +507,13 @@ func TestAdminListsBans(t *testing.T) {
 		client, login := limitertest.Redis(t), perHour("login", 2)
 		login.Limits = []algorithms.Limit{algorithms.PerMonth(1000, "UTC"), login.Limit} // the first leads to no ban
 		login.Limit, login.Ban = algorithms.Limit{}, ratelimit.Ban{After: 3, Within: time.Hour, For: 24 * time.Hour}
-		instance := func() (operator, http.Handler) {
+		instance := func() (operator, *ratelimit.Middleware) {
 			m := mustNew(t, ratelimit.Config{Limiter: guardOf(t, client), LogKeys: true, Rules: []ratelimit.Rule{login, bannable(perHour("plain", 5))}})
-			return operator{admin.Handler(m), t, ""}, m.Handler(ok)
+			return operator{admin.Handler(m), t, ""}, m
 		}
-		o, app := instance()
-		other, otherApp := instance()
+		o, m := instance()
+		app := m.Handler(ok)
+		other, otherM := instance()
 		want := func(step string, o operator, bans ...listed) {
 			t.Helper()
 			if got := o.bans(); fmt.Sprint(got) != fmt.Sprint(bans) {
@@ -534,7 +535,7 @@ func TestAdminListsBans(t *testing.T) {
 		byHand := listed{"plain", "2001:db8::/64", id("2001:db8::/64"), "an operator at 192.0.2.1:1234", "2000-01-01T01:00:00Z", 24 * 3600}
 		want("banned", o, byHand, byRule)
 		want("another process", other)
-		times(1, otherApp, "POST /")
+		times(1, otherM.Handler(ok), "POST /")
 		byRule.By, byRule.Since = "", "2000-01-01T01:00:00Z"
 		want("another process that has met it", other, byRule)
 		for _, text := range []string{">Banned<", "<b>23h0m0s</b> left, met, <span class=\"when\">2000-01-01 01:00 UTC<"} {
@@ -548,6 +549,10 @@ func TestAdminListsBans(t *testing.T) {
 		want("lifted elsewhere", o, listed{byHand.Rule, byHand.Key, byHand.ID, byHand.By, byHand.Since, 24*3600 - 1})
 		time.Sleep(24 * time.Hour)
 		want("over", o)
+		if err := m.Ban(t.Context(), "plain", time.Hour, "192.0.2.1"); err != nil {
+			t.Fatal(err)
+		}
+		want("by the program", o, listed{"plain", "192.0.2.1", byRule.ID, "the program", "2000-01-02T01:00:01Z", 3600})
 	})
 }
 
@@ -950,7 +955,8 @@ func TestAdminWhenTheStoreIsAway(t *testing.T) {
 		o, app := operator{admin.Handler(m), t, ""}, m.Handler(ok)
 		times(2, app, "GET /")
 		server.SetError("LOADING Redis is loading the dataset in memory")
-		times(6, app, "GET /") // opens the circuit
+		times(6, app, "GET /") // calls the probe that opens the circuit
+		synctest.Wait()
 		for _, want := range []string{`"source": "fallback"`, `"remaining": 0`} {
 			if text := o.get("rule=a&value=192.0.2.1").Body.String(); !strings.Contains(text, want) {
 				t.Errorf("no %s: %s", want, text)
