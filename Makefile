@@ -96,20 +96,20 @@ bench: ## Measure everything once, briefly, and print it (two minutes; BENCH=Red
 	cd benchmarks && go run ./report < ../bin/bench.txt
 
 .PHONY: bench-peers
-bench-peers: ## Measure COUNT rounds (5) beside other limiters, write docs/performance.md and its chart (15 to 25 minutes).
+bench-peers: ## Measure COUNT rounds (5) beside other limiters; write benchmarks/results/peers.md and docs/performance.md (15 to 25 minutes).
 	@mkdir -p bin
 	cd benchmarks && go test -c -o ../bin/bench.test .
 	@: > bin/bench-peers.txt
 	cd benchmarks && for round in $$(seq $(COUNT)); do \
 		../bin/bench.test -test.run '^$$' -test.bench . -test.benchtime $(BENCHTIME) -test.timeout 15m 2>&1 | tee -a ../bin/bench-peers.txt; \
 	done
-	cd benchmarks && go run ./report -rounds 5 -write ../docs/performance.md -chart ../docs/performance.svg < ../bin/bench-peers.txt
+	cd benchmarks && go run ./report -of peers -rounds 5 -write .. < ../bin/bench-peers.txt
 
 .PHONY: bench-keys
-bench-keys: ## Measure KEYS keys (10 million) in one Redis, and what a decision costs it; write docs/capacity.md (about 10 minutes, 4 GiB).
+bench-keys: ## Measure KEYS keys (10 million) in one Redis, and what a decision costs it; write benchmarks/results/keys.md and docs/performance.md (about 10 minutes, 4 GiB).
 	@mkdir -p bin
 	cd benchmarks && KEYS=$(KEYS) go test -run '^$$' -bench 'Keys|Capacity|Script' -benchtime $(BENCHTIME) -count $(COUNT) -timeout 40m . 2>&1 | tee ../bin/bench-keys.txt
-	cd benchmarks && go run ./report -place capacity -write ../docs/capacity.md < ../bin/bench-keys.txt
+	cd benchmarks && go run ./report -of keys -write .. < ../bin/bench-keys.txt
 
 .PHONY: bench-gate
 bench-gate: ## Fail if requests have become slower beside a floor measured in the same run, or if the gate misses a slow limiter (a minute).

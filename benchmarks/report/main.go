@@ -1,9 +1,9 @@
 // Command report reads the output of "go test -bench", of one run or of several
-// one after the other, and prints Markdown: the figures that have a target, the
-// limiters beside each other, and the median of everything that was measured.
+// one after the other, and prints Markdown: the rows of a page of benchmarks/results, the
+// table that docs/performance.md has of them, and the median of everything measured.
 //
-// With -write it puts them into a document, between <!-- peers --> and <!-- / -->
-// or whatever -place names, and with -chart it draws the limiters beside each other.
+// With -write it puts the first two into their pages, between <!-- peers --> (or <!-- keys -->)
+// and <!-- / -->, and draws docs/performance.svg.
 package main
 
 import (
@@ -21,18 +21,17 @@ import (
 )
 
 func main() {
-	document := flag.String("write", "", "write into this document")
-	name := flag.String("place", "peers", "what to write: peers or capacity, which is also the name of the place in the document")
-	chart := flag.String("chart", "", "draw the peers into this SVG file")
-	rounds := flag.Int("rounds", 1, "refuse to write a document of fewer runs of each benchmark")
+	name := flag.String("of", "peers", "what was measured: peers or keys")
+	root := flag.String("write", "", "write the pages of the repository in this folder")
+	rounds := flag.Int("rounds", 1, "refuse to write pages of fewer runs of each benchmark")
 	flag.Parse()
-	if err := run(os.Stdin, os.Stdout, *document, *name, *chart, *rounds); err != nil {
+	if err := run(os.Stdin, os.Stdout, *name, *root, *rounds); err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
 		os.Exit(1)
 	}
 }
 
-func run(in io.Reader, out io.Writer, document, name, chart string, rounds int) error {
+func run(in io.Reader, out io.Writer, name, root string, rounds int) error {
 	m, err := read(in)
 	if err == nil && len(m.samples) == 0 {
 		err = errors.New("no benchmark in the input")
@@ -40,39 +39,38 @@ func run(in io.Reader, out io.Writer, document, name, chart string, rounds int) 
 	if err != nil {
 		return err
 	}
-	pages := map[string]func(measured) string{"peers": peersPage, "capacity": capacityPage}
-	page, ok := pages[name]
-	if !ok {
-		return fmt.Errorf("no page %q", name)
+	var rows, summary string
+	switch name {
+	case "peers":
+		rows, summary = peersRows(m), costs(m)
+	case "keys":
+		rows, summary = keysRows(m), carries(m)
+	default:
+		return fmt.Errorf("-of is peers or keys, not %q", name)
 	}
-	if _, err := fmt.Fprint(out, page(m), everything(m)); err != nil {
+	if _, err := fmt.Fprint(out, summary, "\n", rows, everything(m)); err != nil {
 		return err
 	}
-	if document == "" {
+	if root == "" {
 		return nil
 	}
 	if m.failed != "" {
-		return fmt.Errorf("%s: not written, since a run failed: %s", document, m.failed)
+		return fmt.Errorf("not written, since a run failed: %s", m.failed)
 	}
 	for metric, values := range m.samples {
 		if len(values) < rounds {
-			return fmt.Errorf("%s: not written: %s was measured %d times, not %d", document, metric.benchmark, len(values), rounds)
+			return fmt.Errorf("not written: %s was measured %d times, not %d", metric.benchmark, len(values), rounds)
 		}
 	}
-	if chart != "" {
-		if err := os.WriteFile(chart, []byte(draw(m)), 0o644); err != nil { //nolint:gosec // a picture for everybody
+	if err := fill(filepath.Join(root, "benchmarks", "results", name+".md"), name, rows); err != nil {
+		return err
+	}
+	if name == "peers" {
+		if err := os.WriteFile(filepath.Join(root, "docs", "performance.svg"), []byte(draw(m)), 0o644); err != nil { //nolint:gosec // a picture for everybody
 			return err
 		}
 	}
-	text := page(m)
-	if chart != "" {
-		link, err := filepath.Rel(filepath.Dir(document), chart)
-		if err != nil {
-			return err
-		}
-		text = fmt.Sprintf("![Requests a second beside other limiters](%s)\n\n%s", filepath.ToSlash(link), text)
-	}
-	return fill(document, name, text)
+	return fill(filepath.Join(root, "docs", "performance.md"), name, summary)
 }
 
 // fill puts text into a place of a document.

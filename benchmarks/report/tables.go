@@ -54,8 +54,51 @@ func (m measured) times(ours, theirs string) float64 {
 	return mid
 }
 
-func peersPage(m measured) string {
-	return machine(m) + "\n" + targets(m) + "\n" + beside(m) + "\n" + details(m)
+func peersRows(m measured) string {
+	return machine(m) + "\n" + compared(m) + "\n" + beside(m) + "\n" + details(m)
+}
+
+// costs is what somebody who chooses a limiter asks: ours in memory and over Redis.
+func costs(m measured) string {
+	memory, redis := scene{begin: "Memory/", ours: "admitted/handler"}, scene{begin: "Redis/", ours: "handler"}
+	denied := [2]scene{{begin: "Memory/", ours: "denied/handler"}, {begin: "Flood/handler/", ours: "handler"}}
+	hot, lease := scene{begin: "Hot/", ours: "handler"}, scene{begin: "Hot/", ours: "lease"}
+	rate := func(benchmark, _ string) string {
+		v, ok := m.rate(benchmark)
+		if !ok {
+			return "–"
+		}
+		return grouped(v)
+	}
+	none := scene{begin: "none"}
+	var b strings.Builder
+	for _, text := range m.machine["machine"] {
+		fmt.Fprintf(&b, "Measured on %s; Redis runs on the same machine.\n\n", text)
+	}
+	fmt.Fprint(&b, "| | in memory | over Redis |\n|---|--:|--:|\n")
+	for _, row := range []struct {
+		what    string
+		of      [2]scene
+		callers int
+		cell    func(benchmark, unit string) string
+		unit    string
+	}{
+		{"a request, alone: median", [2]scene{memory, redis}, 1, m.duration, "p50-ns"},
+		{"a request, alone: 99th percentile", [2]scene{memory, redis}, 1, m.duration, "p99-ns"},
+		{"requests/s, 128 callers", [2]scene{memory, redis}, charted, rate, ""},
+		{"denied requests/s, 128 callers", denied, charted, rate, ""},
+		{"requests/s of one client, 128 callers", [2]scene{none, hot}, charted, rate, ""},
+		{"the same with a lease", [2]scene{none, lease}, charted, rate, ""},
+		{"round trips to Redis of a request, 128 callers", [2]scene{none, redis}, charted, m.cell, "reads/op"},
+		{"Redis CPU of a request, 128 callers, µs", [2]scene{none, redis}, charted, m.cell, "redis-cpu-µs/op"},
+	} {
+		fmt.Fprintf(&b, "| %s |", row.what)
+		for _, s := range row.of {
+			fmt.Fprintf(&b, " %s |", cmp.Or(row.cell(s.benchmark(s.ours, row.callers), row.unit), "–"))
+		}
+		fmt.Fprintln(&b)
+	}
+	return b.String()
 }
 
 // machine says where all that was measured.
@@ -81,7 +124,7 @@ func number(text string) float64 {
 // beside has the limiters beside each other.
 func beside(m measured) string {
 	var b strings.Builder
-	fmt.Fprint(&b, "Requests a second. In brackets: our rate divided by the peer's ([median of the rounds](#what-is-measured)).\n\n")
+	fmt.Fprint(&b, "Requests a second. In brackets: our rate divided by the peer's ([median of the rounds](README.md#what-is-measured)).\n\n")
 	fmt.Fprintf(&b, "| scene | callers | ours | %s |\n|---|--:|--:|%s\n", strings.Join(allPeers, " | "), strings.Repeat("--:|", len(allPeers)))
 	for _, s := range scenes {
 		title := s.title
@@ -118,7 +161,6 @@ func (m measured) failures(benchmark string) string {
 // details are what else was measured of each.
 func details(m measured) string {
 	var b strings.Builder
-	fmt.Fprint(&b, "<details><summary>Latencies, Redis CPU, round trips, allocations</summary>\n\n")
 	fmt.Fprint(&b, "| scene | limiter | callers | p50 | p99 | Redis CPU, µs | round trips | scripts | allocations | decided by |\n"+
 		"|---|---|--:|--:|--:|--:|--:|--:|--:|---|\n")
 	for _, s := range scenes {
@@ -152,7 +194,6 @@ func details(m measured) string {
 			fmt.Fprintf(&b, "| %s | %s |\n", key, m.cell(name, "bytes/key"))
 		}
 	}
-	fmt.Fprint(&b, "\n</details>\n")
 	return b.String()
 }
 

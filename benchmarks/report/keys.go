@@ -2,32 +2,26 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"strings"
 )
 
-const (
-	articleBytes = 20      // a key, by the articles' estimate: a count and a time
-	demand       = 100_000 // requests a second, the articles' example
-	busy         = 0.6     // of a core: what is planned with, so that there is room for bursts
-)
+const busy = 0.6 // of a core: what is planned with, so that there is room for bursts
 
-// capacityPage has the sums that follow from what was measured.
-func capacityPage(m measured) string {
-	return strings.Join([]string{machine(m), m.keyTable(), m.latencyTable(), m.carries()}, "\n")
+func keysRows(m measured) string {
+	return strings.Join([]string{machine(m), m.keyTable(), m.latencyTable(), m.loads()}, "\n")
 }
 
 func (m measured) keyTable() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| where, algorithm | keys | bytes per key | times the usual %d bytes | GB for 10 million | Redis CPU to make a key, µs |\n|---|--:|--:|--:|--:|--:|\n", articleBytes)
+	fmt.Fprint(&b, "| where, algorithm | keys | bytes per key | GB for 10 million | Redis CPU to make a key, µs |\n|---|--:|--:|--:|--:|\n")
 	for _, name := range m.benchmed {
 		key, ok := between(name, "Keys/", "/size")
 		if !ok {
 			continue
 		}
 		bytes, _ := m.median(name, "bytes/key")
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", where(key), m.cell(name, "keys"), short(bytes),
-			short(bytes/articleBytes), short(bytes*10e6/1e9), m.cell(name, "redis-cpu-µs/key"))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", where(key), m.cell(name, "keys"), short(bytes),
+			short(bytes*10e6/1e9), m.cell(name, "redis-cpu-µs/key"))
 	}
 	return b.String()
 }
@@ -65,12 +59,10 @@ func (m measured) latencyTable() string {
 	return b.String()
 }
 
-// carries says what servers carry, if a core is busy for its planned part.
-func (m measured) carries() string {
+// loads says what servers carry, if a core is busy for its planned part.
+func (m measured) loads() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| store, rules | Redis CPU of a request, µs | requests/s at 100 %% of a core | requests/s at %.0f %% | servers for %s requests/s | servers for %s requests/s |\n|---|--:|--:|--:|--:|--:|\n",
-		100*busy, grouped(demand), grouped(10*demand))
-	var most float64
+	fmt.Fprintf(&b, "| store, rules | Redis CPU of a request, µs | requests/s at 100 %% of a core | requests/s at %.0f %% |\n|---|--:|--:|--:|\n", 100*busy)
 	for _, r := range []struct{ what, benchmark string }{
 		{"one Redis, 1 rule", "Capacity/redis/rules=1"},
 		{"one Redis, 3 rules", "Capacity/redis/rules=3"},
@@ -78,22 +70,33 @@ func (m measured) carries() string {
 		{"a cluster, 1 rule", "Capacity/cluster/rules=1"},
 		{"a cluster, 3 rules", "Capacity/cluster/rules=3"},
 	} {
-		cpu, ok := m.median(r.benchmark, "redis-cpu-µs/op")
-		if !ok {
-			continue
+		if cpu, ok := m.median(r.benchmark, "redis-cpu-µs/op"); ok {
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.what, short(cpu), grouped(1e6/cpu), grouped(busy*1e6/cpu))
 		}
-		most = cpu
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", r.what, short(cpu), grouped(1e6/cpu), grouped(busy*1e6/cpu),
-			servers(demand, cpu), servers(10*demand, cpu))
-	}
-	if most == 0 {
-		return b.String()
-	}
-	fmt.Fprintf(&b, "\n| masters in a cluster | requests/s with 3 rules, each core %.0f %% busy |\n|--:|--:|\n", 100*busy)
-	for _, n := range []float64{3, 6, 12, 24, 48, 96} {
-		fmt.Fprintf(&b, "| %.0f | %s |\n", n, grouped(n*busy*1e6/most))
 	}
 	return b.String()
 }
 
-func servers(rate, cpu float64) string { return grouped(math.Ceil(rate * cpu / (busy * 1e6))) }
+// carries is what somebody who plans asks: what one Redis carries and a key takes.
+func carries(m measured) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| requests/s at %.0f %% of a core | 1 rule | 3 rules |\n|---|--:|--:|\n", 100*busy)
+	for _, r := range []struct {
+		what, benchmark string
+		servers         float64
+	}{{"one Redis", "redis", 1}, {"a cluster with 3 masters", "cluster", 3}} {
+		fmt.Fprintf(&b, "| %s |", r.what)
+		for _, rules := range []string{"1", "3"} {
+			cpu, ok := m.median("Capacity/"+r.benchmark+"/rules="+rules, "redis-cpu-µs/op")
+			if !ok {
+				fmt.Fprint(&b, " – |")
+				continue
+			}
+			fmt.Fprintf(&b, " %s |", grouped(r.servers*busy*1e6/cpu))
+		}
+		fmt.Fprintln(&b)
+	}
+	fmt.Fprintf(&b, "\nA key takes %s bytes of Redis' memory, or %s of a process's.\n",
+		m.cell("Keys/token_bucket/size", "bytes/key"), m.cell("Keys/memory/token_bucket/size", "bytes/key"))
+	return b.String()
+}
