@@ -124,10 +124,10 @@ burst: ## Draw README.md's picture from decisions in fake time: docs/burst.svg.
 	go test -C tools ./burst -count 1 -update
 
 .PHONY: outages
-outages: ## Take Redis away in every way known, under load; write docs/operations.md's table (three minutes).
+outages: ## Take Redis away in every way known, under load; write docs/testing.md's table (three minutes).
 	OUTAGES=all go test ./internal/outages -count 1 -v -timeout 15m -update
 	OUTAGES=all go test ./algorithms -run TestAFloodHarmsNobody -count 1 -v
-	@sed -n '/<!-- outages -->/,/<!-- \/ -->/p' docs/operations.md
+	@sed -n '/<!-- outages -->/,/<!-- \/ -->/p' docs/testing.md
 
 .PHONY: release
 release: ## Check that VERSION (v0.1.0) can be released, and print what to type.

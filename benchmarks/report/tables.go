@@ -168,9 +168,7 @@ func details(m measured) string {
 		if s.ours == "lease" {
 			names = names[:1] // the peers are in the scene before
 		}
-		for _, extra := range []string{"get", "baseline", "default_client", "writing_429"} {
-			names = append(names, extra)
-		}
+		names = append(names, "get", "baseline", "default_client", "writing_429")
 		for _, name := range names {
 			for _, n := range callers {
 				of := s.benchmark(name, n)

@@ -6,7 +6,7 @@
 // own counts are compared with what was admitted. It has tests only:
 //
 //	go test ./internal/outages   # a selection, half a minute
-//	make outages                 # all; writes the table of docs/operations.md
+//	make outages                 # all; writes the table of docs/testing.md
 //
 // # The load
 //

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-var update = flag.Bool("update", false, "write the table of outages into docs/operations.md")
+var update = flag.Bool("update", false, "write the table of outages into docs/testing.md")
 
-const document = "../../docs/operations.md"
+const document = "../../docs/testing.md"
 
 // budget is the limiter's: the default one, or a roomy one where other tests
 // run at the same time.
@@ -100,7 +100,7 @@ var place = regexp.MustCompile(`(?s)<!-- outages -->.*?<!-- / -->`)
 func writeTable() error {
 	text, err := os.ReadFile(document)
 	if os.IsNotExist(err) {
-		text, err = []byte("# Operations\n\n<!-- outages --><!-- / -->\n"), nil
+		text, err = []byte("# Testing\n\n<!-- outages --><!-- / -->\n"), nil
 	}
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func writeTable() error {
 		return fmt.Errorf("%s: no place <!-- outages --><!-- / --> for the table", document)
 	}
 	lines := []string{
-		"*Without Redis*: requests that neither Redis nor a [remembered denial](#denials-without-redis) decided. *Slowest*: the slowest request, less the",
+		"*Without Redis*: requests that neither Redis nor a [remembered denial](operations.md#denials-without-redis) decided. *Slowest*: the slowest request, less the",
 		"delay of the machine itself. *Units forgotten*: units that Redis had counted and then lost. *Redis decides again after*: counted from the end of",
 		"the fault. –: not measured.",
 		"",
