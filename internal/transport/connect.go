@@ -127,7 +127,8 @@ func (t *Transport) processOn(ctx context.Context, node *redis.Client, pipelines
 // a server refuses SCRIPT, the probe sends its script's text.
 //
 // Warm takes as long as ctx and the client's timeouts allow, whatever the budget. An error
-// says so if a client of one server reaches several, or a node of a cluster.
+// says so if a client of one server reaches several, or a node of a cluster, and if a proxy
+// ignores hash tags.
 func (t *Transport) Warm(ctx context.Context, probe func(key string) []*Call) error {
 	failed, err := run(ctx, t, func() error { return t.warm(ctx, probe) })
 	return cmp.Or(err, failed)
@@ -178,7 +179,7 @@ func (t *Transport) prepare(ctx context.Context, node *redis.Client, pipelines b
 			return nil //nolint:nilerr // it has no slots any more
 		}
 		keys[0] = key
-	case t.only != nil && t.Sharded: // if it is no proxy but a node, it sends some keys away
+	case t.Sharded: // a node of a cluster sends some keys away; a proxy without hash tags looks for some elsewhere
 		for i := range proxyKeys {
 			keys = append(keys, ProbeKey(i))
 		}
@@ -194,8 +195,21 @@ func (t *Transport) prepare(ctx context.Context, node *redis.Client, pipelines b
 	for _, key := range keys {
 		for _, c := range probe(key) {
 			err := t.processOn(ctx, node, pipelines, c.make(ctx, refused != nil))
+			if unknownScript(err) { // a proxy has loaded it into one of its servers
+				err = t.processOn(ctx, node, pipelines, c.make(ctx, true))
+			}
 			if err != nil && (!Moved(err) || !t.KnowsServers()) {
-				return fmt.Errorf("decide for a probe's key: %w", t.advised(err))
+				if err = t.advised(err); Answered(err) && !Moved(err) && !begins(textOf(err), declines) {
+					err = fmt.Errorf("%w; %s", err, permits)
+				}
+				return fmt.Errorf("decide for a probe's key: %w", err)
+			}
+			if err == nil && t.Sharded && !t.KnowsServers() && len(c.Keys) > 1 {
+				last := c.Keys[len(c.Keys)-1] // where the call's first key is; by itself, it may be looked for elsewhere
+				found := redis.NewCmd(ctx, "eval", "return redis.call('exists', KEYS[1])", 1, last)
+				if err := t.processOn(ctx, node, pipelines, found); err == nil && found.Val() == int64(0) {
+					return errors.New(noTags)
+				}
 			}
 		}
 	}

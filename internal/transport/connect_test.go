@@ -180,6 +180,9 @@ func TestWarmMakesADecision(t *testing.T) {
 				if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 					t.Errorf("%v; want %q", err, c.says)
 				}
+				if advised := err != nil && strings.Contains(err.Error(), "must permit EVALSHA"); advised != (err != nil && name != "a replica") {
+					t.Errorf("%v: advised %v", err, advised)
+				}
 			})
 		}
 	}

@@ -3,6 +3,7 @@ package transport_test
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"net"
 	"slices"
 	"strings"
@@ -229,6 +230,38 @@ func TestWarmSaysThatConnectionsReachSeveralServers(t *testing.T) {
 			if want := servers > 1 && !sharded; (err != nil) != want || want && !strings.HasSuffix(err.Error(), "the client spreads keys over servers: set Redis.Sharded") {
 				t.Errorf("%d servers, sharded %v: %v", servers, sharded, err)
 			}
+		}
+	}
+}
+
+// A spreader sends each command to one of two servers, by its first key, or by the hash tag
+// in it.
+type spreader struct {
+	*redis.Client
+	other *redis.Client
+	tags  bool
+}
+
+func (s spreader) Process(ctx context.Context, cmd redis.Cmder) error {
+	if args := cmd.Args(); len(args) > 3 {
+		key := fmt.Sprint(args[3])
+		if _, tag, ok := strings.Cut(key, "{"); ok && s.tags {
+			key, _, _ = strings.Cut(tag, "}")
+		}
+		if crc32.ChecksumIEEE([]byte(key))%2 == 1 {
+			return s.other.Process(ctx, cmd)
+		}
+	}
+	return s.Client.Process(ctx, cmd)
+}
+
+// A proxy that ignores hash tags counts the keys of a call where nobody looks for them again.
+func TestWarmSaysThatAProxyIgnoresHashTags(t *testing.T) {
+	one, other := redistest.Start(t).Client(t), redistest.Start(t).Client(t)
+	for _, tags := range []bool{false, true} {
+		r := &algorithms.Redis{Client: spreader{one, other, tags}, Namespace: "test", Sharded: true}
+		if err := storeOf(r).Warm(t.Context()); (err == nil) != tags || err != nil && !strings.Contains(err.Error(), `set the proxy's hash tag to "{}"`) {
+			t.Errorf("hash tags %v: %v", tags, err)
 		}
 	}
 }

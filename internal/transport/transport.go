@@ -99,6 +99,8 @@ func run[T any](ctx context.Context, t *Transport, f func() T) (T, error) {
 const (
 	setSharded = "the client spreads keys over servers: set Redis.Sharded"
 	ofCluster  = "the server is a node of a cluster: use redis.NewClusterClient"
+	permits    = "the server must permit EVALSHA, EVAL and what the scripts call, such as TIME; docs/operations.md has the list"
+	noTags     = "the client sends keys with the same hash tag to several servers, so they are counted where nobody looks: set the proxy's hash tag to \"{}\", or use a proxy that has them"
 )
 
 // advised adds to an error what to do about it.
