@@ -32,11 +32,14 @@
 //
 // Redis decides by its own clock (TIME, read once for all checks), Memory by the wall
 // clock at its first use plus the monotonic time since then. A stored time that disagrees
-// with the clock can only make a decision stricter, so no client gains from a clock that
-// steps back, or from clocks that differ between processes.
+// with the clock can only make a decision stricter, so no client gains from clocks that
+// differ between processes, or from one that steps back by less than a period.
 //
 // If a state was written at a time more than one period ahead of the clock, that time was
 // wrong: the state's units count as if they were used now, and recover as the limit says.
+// So a clock that steps back by more than a period gives a window's units back when the
+// window ends in which it arrives, and a refund of a charge from before the step may free
+// units that others have used since.
 // A debt is stored as a time in the future, too, but is no clock error, however large it
 // is. It may come from a slower limit on the same count, of another process or check. A
 // debt denies until it is repaid.

@@ -47,9 +47,10 @@ package step
 // the rate. A stored time moves a decision only towards denying.
 //
 // A state that was written more than a period ahead of now was written by a wrong clock.
-// Its usage is kept, and re-dated to now. So a clock that was a year ahead neither
-// denies for a year nor frees a client. A Take writes the new date, a Peek writes
-// nothing, and a charge by such a clock is not refunded. A clock that jumps forward
+// Its usage is kept, and re-dated to now. So a clock that was a year ahead does not deny
+// for a year, and frees a client at the end of the window that is now. A Take writes the
+// new date, and a Peek nothing. The settlement that finds such a state refunds nothing; a
+// later one may take its date for that of an older charge. A clock that jumps forward
 // expires keys. A window and a log show when they were written. A bucket has to say how
 // far ahead its TAT was then, because a large TAT can be a debt: another process, or
 // another check, may have a slower limit on the same key. A debt denies until it is
