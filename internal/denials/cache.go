@@ -153,6 +153,9 @@ func (d *Cache) claim(c *algorithms.Check, now time.Duration) (denial, bool) {
 		return *n, false
 	default:
 		n.ask = min(now+askInterval, max(n.ends, now+askSoon))
+		if now >= n.ends && !n.spent { // what is free by now, the one that asks may take for a period
+			n.reset = max(n.reset, now+c.Limit.Period)
+		}
 		return *n, true
 	}
 }

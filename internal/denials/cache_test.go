@@ -188,7 +188,7 @@ func TestOneAsksWhenADenialHasEnded(t *testing.T) {
 	}
 	ended(func(s *scene, c algorithms.Check) { // no answer
 		asks(s, "at its end", c)
-		if d, here := s.take(c, 0); !here || d.Results[0].RetryAfter != askSoon {
+		if d, here := s.take(c, 0); !here || d.Results[0].RetryAfter != askSoon || d.Results[0].ResetAfter != l.Period {
 			s.Errorf("while one asks: %+v", d)
 		}
 		if r, known := s.cache.Find(&c); known {
