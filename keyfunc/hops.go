@@ -14,7 +14,7 @@ const maxHops = 32
 // client returns the address of who sent the request; the zero Addr stands for a
 // unix socket. The fields of p must be valid.
 func (p Proxies) client(r *http.Request) (netip.Addr, error) {
-	addr, _, err := peer(r)
+	addr, err := peer(r)
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -29,7 +29,7 @@ func (p Proxies) client(r *http.Request) (netip.Addr, error) {
 	if len(lines) > 1 {
 		return netip.Addr{}, fmt.Errorf("%w: header %q more than once", ErrNoKey, p.Header)
 	}
-	addr, _, ok := parseAddr(lines[0])
+	addr, ok := parseAddr(lines[0])
 	if !ok {
 		return netip.Addr{}, fmt.Errorf("%w: header %q, %.64q, is not an IP address", ErrNoKey, p.Header, lines[0])
 	}
@@ -51,7 +51,7 @@ func (p Proxies) walk(addr netip.Addr, list hops) (netip.Addr, error) {
 			continue
 		}
 		n++
-		next, _, ok := parseAddr(hop)
+		next, ok := parseAddr(hop)
 		if !ok {
 			return netip.Addr{}, fmt.Errorf("%w: hop %d from the end of %s, %.64q, is not an IP address", ErrNoKey, n, forwardedFor, hop)
 		}

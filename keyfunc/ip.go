@@ -47,15 +47,40 @@ var IP Key = byConnection()
 
 func byConnection() *key {
 	return leaf("ip", hint.Traits{Address: true}, nil, func(r *http.Request) (string, error) {
-		addr, host, err := peer(r)
+		if host, ok := dottedQuad(r.RemoteAddr); ok {
+			return host, nil
+		}
+		addr, err := peer(r)
 		if err != nil {
 			return "", err
 		}
-		if addr.Is4() && !strings.Contains(host, ":") {
-			return host, nil // not mapped, so that the text is canonical as it stands
-		}
 		return ipKey(addr, ipv6Bits), nil
 	}, addressKey(ipv6Bits))
+}
+
+// dottedQuad returns the address in "192.0.2.1:40000" or "192.0.2.1", whose text is the key as
+// it stands; false for all other forms. It takes a third of the time of peer: most rules ask
+// for the address, and most RemoteAddrs have this form.
+func dottedQuad(s string) (host string, ok bool) {
+	dots, digits, n := 0, 0, 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case '0' <= c && c <= '9':
+			digits, n = digits+1, 10*n+int(c-'0')
+			if n > 255 || digits > 1 && n < 10 { // begins with a 0
+				return "", false
+			}
+		case digits == 0:
+			return "", false
+		case c == '.' && dots < 3:
+			dots, digits, n = dots+1, 0, 0
+		case c == ':' && dots == 3:
+			return s[:i], isPort(s[i+1:])
+		default:
+			return "", false
+		}
+	}
+	return s, dots == 3 && digits > 0
 }
 
 // addressKey returns a function that returns the key of the client at an address,
@@ -66,7 +91,7 @@ func addressKey(bits int) func(value string) (string, error) {
 		if value == unixKey {
 			return unixKey, nil
 		}
-		if addr, _, ok := parseAddr(value); ok {
+		if addr, ok := parseAddr(value); ok {
 			return ipKey(addr, bits), nil
 		}
 		if network, err := netip.ParsePrefix(value); err == nil {
@@ -80,18 +105,18 @@ func addressKey(bits int) func(value string) (string, error) {
 	}
 }
 
-// peer returns the address of the other end of the connection and the part of
-// RemoteAddr it was read from. A unix socket has the zero Addr.
-func peer(r *http.Request) (addr netip.Addr, host string, err error) {
+// peer returns the address of the other end of the connection. A unix socket has the zero
+// Addr.
+func peer(r *http.Request) (netip.Addr, error) {
 	s := r.RemoteAddr
 	if s == "" || s[0] == '@' || s[0] == '/' {
-		return netip.Addr{}, "", nil
+		return netip.Addr{}, nil
 	}
-	addr, host, ok := parseAddr(s)
+	addr, ok := parseAddr(s)
 	if !ok {
-		return netip.Addr{}, "", fmt.Errorf("%w: RemoteAddr %.64q is not an IP address", ErrNoKey, s)
+		return netip.Addr{}, fmt.Errorf("%w: RemoteAddr %.64q is not an IP address", ErrNoKey, s)
 	}
-	return addr, host, nil
+	return addr, nil
 }
 
 // ipKey returns the key of a client at addr: of IPv6 the first bits of the
@@ -115,23 +140,22 @@ func ipKey(addr netip.Addr, bits int) string {
 
 // parseAddr reads an address the way RemoteAddr and X-Forwarded-For hold it: with
 // or without port, brackets, zone and blanks around. The Addr has no zone and is
-// never IPv4 mapped to IPv6, so it can be masked and compared; host is the part of
-// s that spells it.
-func parseAddr(s string) (addr netip.Addr, host string, ok bool) {
+// never IPv4 mapped to IPv6, so it can be masked and compared.
+func parseAddr(s string) (addr netip.Addr, ok bool) {
 	if len(s) > maxAddrText {
-		return netip.Addr{}, "", false
+		return netip.Addr{}, false
 	}
-	host, ok = cutPort(strings.Trim(s, " \t"))
+	host, ok := cutPort(strings.Trim(s, " \t"))
 	if !ok {
-		return netip.Addr{}, "", false
+		return netip.Addr{}, false
 	}
 	// ParseAddr would intern the zone, which a client may have chosen.
 	host, zone, zoned := strings.Cut(host, "%")
 	addr, err := netip.ParseAddr(host)
 	if err != nil || zoned && (zone == "" || addr.Is4()) {
-		return netip.Addr{}, "", false
+		return netip.Addr{}, false
 	}
-	return addr.Unmap(), host, true
+	return addr.Unmap(), true
 }
 
 // cutPort returns s without its port and brackets, if it has any. Some proxies write a

@@ -144,7 +144,7 @@ func (p Proxies) UserID(header string) Key {
 	value := headerValue(header)
 	untrusted := fmt.Errorf("%w: %s comes from no trusted proxy", ErrNoKey, header)
 	return leaf("userid:"+header, hint.Traits{}, errors.Join(p.validate(), checkHeader("UserID", header)), func(r *http.Request) (string, error) {
-		addr, _, err := peer(r)
+		addr, err := peer(r)
 		if err != nil {
 			return "", err
 		}

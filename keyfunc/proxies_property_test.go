@@ -126,6 +126,7 @@ func TestPrependedHopsNeverChangeTheKey(t *testing.T) {
 func FuzzAddress(f *testing.F) {
 	for _, seed := range []string{
 		"203.0.113.9:4711", "[2001:db8::1]:4711", "::ffff:cb00:7109", "[fe80::1%eth0]:80", "64:ff9b::1.2.3.4", "@", "", "[", "1.2.3.4:65536",
+		"1.2.3.4", "1.2.3.4:", "1.2.3:4", "1.2.3.4.5:6", "01.2.3.4:5", "1.2.3.04:5", "1.2.3.256:5", "1..3.4:5", "1.2.3.4:x", "1.2.3.4:00080",
 	} {
 		f.Add(seed)
 	}
@@ -134,6 +135,9 @@ func FuzzAddress(f *testing.F) {
 		key, err := everyBit.Resolve(from(text))
 		if (key == "") != (err != nil) || err != nil && !errors.Is(err, keyfunc.ErrNoKey) {
 			t.Fatalf("got %q, %v", key, err)
+		}
+		if ip, ipErr := keyfunc.IP.Resolve(from(text)); (ipErr != nil) != (err != nil) || !strings.Contains(key, ":") && ip != key {
+			t.Errorf("%q: IP returns %q, %v; want %q, %v", text, ip, ipErr, key, err)
 		}
 		addr, err := keyfunc.Proxies{}.Addr(from(text))
 		if err != nil {
