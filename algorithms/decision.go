@@ -139,10 +139,11 @@ func (d Decision) Tightest() (Result, bool) {
 		if r.Check.Shadow || r.Err != nil || r.Source == SourceNone && !r.HasRoom {
 			continue
 		}
-		cost := max(r.Check.Cost, 1)
-		left := r.Remaining / cost
-		if r.Remaining%cost < 0 {
-			left-- // in debt
+		left := r.Remaining
+		if cost := r.Check.Cost; cost > 1 {
+			if left = r.Remaining / cost; r.Remaining%cost < 0 {
+				left-- // in debt
+			}
 		}
 		if tightest < 0 || left < fewest || left == fewest && r.ResetAfter > d.Results[tightest].ResetAfter {
 			tightest, fewest = i, left

@@ -95,7 +95,7 @@ func policyItem(r *algorithms.Result, name string) item {
 		units:   r.Check.Limit.Quota(),
 		seconds: windowSeconds(r.Check.Limit),
 	}
-	if isHeld(r.Check.Limit) {
+	if isHeld(&r.Check.Limit) {
 		m.seconds, m.unit = absent, "concurrent-requests"
 	}
 	return m
@@ -103,7 +103,7 @@ func policyItem(r *algorithms.Result, name string) item {
 
 func limitItem(r *algorithms.Result, name string) item {
 	seconds := secondsCeil(r.ResetAfter)
-	if isHeld(r.Check.Limit) {
+	if isHeld(&r.Check.Limit) {
 		seconds = absent
 	} else if r.Denies() {
 		seconds = waitSeconds(r.RetryAfter)

@@ -66,12 +66,12 @@ func (m *item) append(b []byte, units, seconds byte) []byte {
 // by its algorithm, if one of these has the same period.
 func policyName(d *algorithms.Decision, i int) string {
 	r, several, alike := &d.Results[i], false, false
-	limit := naming.Limit(r.Check.Limit)
+	limit := &r.Check.Limit
 	for _, by := range [...]int{-1, 1} {
 		for j := i + by; j >= 0 && j < len(d.Results) && d.Results[j].Check.Rule == r.Check.Rule; j += by {
-			other := naming.Limit(d.Results[j].Check.Limit)
+			other := &d.Results[j].Check.Limit
 			samePeriod := other.Period == limit.Period && other.Calendar == limit.Calendar
-			several, alike = several || !samePeriod, alike || samePeriod && other.Name() != limit.Name()
+			several, alike = several || !samePeriod, alike || samePeriod && naming.Limit(*other).Name() != naming.Limit(*limit).Name()
 		}
 	}
 	name := r.Check.Rule
@@ -81,7 +81,7 @@ func policyName(d *algorithms.Decision, i int) string {
 		name += "/" + window
 	}
 	if alike {
-		name += "/" + limit.Name()
+		name += "/" + naming.Limit(*limit).Name()
 	}
 	return itemName(name)
 }
@@ -89,14 +89,18 @@ func policyName(d *algorithms.Decision, i int) string {
 // itemName returns a rule's name in printable ASCII, which is all that a String
 // can hold.
 func itemName(rule string) string {
-	printable := func(r rune) bool { return 0x20 <= r && r < 0x7f }
-	if strings.TrimFunc(rule, printable) == "" {
+	printable := func(c byte) bool { return 0x20 <= c && c < 0x7f }
+	i := 0
+	for i < len(rule) && printable(rule[i]) {
+		i++
+	}
+	if i == len(rule) {
 		return rule
 	}
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
 	for i := range len(rule) {
-		if c := rule[i]; printable(rune(c)) {
+		if c := rule[i]; printable(c) {
 			b.WriteByte(c)
 		} else {
 			b.Write([]byte{'%', hex[c>>4], hex[c&15]})

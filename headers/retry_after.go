@@ -41,9 +41,8 @@ func setWait(h http.Header, d algorithms.Decision, wait time.Duration) int64 {
 		there, _ := longestOf(appendValues(room[:0], lines), time.Time{})
 		seconds = max(seconds, secondsCeil(there))
 	}
-	var room [20]byte
-	if text := strconv.AppendInt(room[:0], seconds, 10); !is(lines, text) {
-		h[field.RetryAfter] = []string{string(text)}
+	if text := strconv.FormatInt(seconds, 10); len(lines) != 1 || lines[0] != text {
+		h[field.RetryAfter] = []string{text}
 	}
 	return seconds
 }

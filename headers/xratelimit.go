@@ -37,38 +37,26 @@ func XRateLimit(h http.Header, d algorithms.Decision) { writeX(h, d, false) }
 func XRateLimitDelta(h http.Header, d algorithms.Decision) { writeX(h, d, true) }
 
 func writeX(h http.Header, d algorithms.Decision, delta bool) {
-	var denied [4]algorithms.Result
+	there := h[field.XRemaining]
 	if !d.Allowed { // what else was asked is no reason to wait
-		d.Results = appendDenying(denied[:0], d.Results)
-		delete(h, field.XLimit)
-		delete(h, field.XRemaining)
-		delete(h, field.XReset)
+		there = nil
 	}
-	result, ok := tightestOf(d)
-	if !ok {
-		return
-	}
-	if isHeld(result.Check.Limit) {
-		if len(h[field.XRemaining]) == 0 {
+	result, ok := tightestOf(&d)
+	if held := ok && isHeld(&result.Check.Limit); !ok || held {
+		if !d.Allowed {
+			delete(h, field.XLimit)
+			delete(h, field.XRemaining)
+			delete(h, field.XReset)
+		}
+		if held && len(there) == 0 {
 			h[field.XLimit] = []string{strconv.FormatInt(result.Check.Limit.Quota(), 10)}
 			h[field.XRemaining] = []string{strconv.FormatInt(max(result.Remaining, 0), 10)}
 		}
 		return
 	}
 	tightest := quota{result.Check.Limit.Quota(), max(result.Remaining, 0), result.ResetAfter, true}
-	if there := h[field.XRemaining]; len(there) > 0 {
-		var room [4]quota
-		for _, q := range appendQuotas(room[:0], h[field.XLimit], there, h[field.XReset], result.At) {
-			if q.limit == absent {
-				q.limit = tightest.limit
-			}
-			if !q.resets {
-				q.resetAfter = tightest.resetAfter
-			}
-			if q.tighter(tightest) {
-				tightest = q
-			}
-		}
+	if len(there) > 0 {
+		tightest = tightest.orTighter(h, result.At)
 	}
 	reset := unixCeil(result.At, tightest.resetAfter)
 	if delta {
@@ -78,7 +66,7 @@ func writeX(h http.Header, d algorithms.Decision, delta bool) {
 	limitEnd := len(strconv.AppendInt(room[:0], tightest.limit, 10))
 	remainingEnd := len(strconv.AppendInt(room[:limitEnd], tightest.remaining, 10))
 	all := strconv.AppendInt(room[:remainingEnd], reset, 10)
-	if is(h[field.XLimit], all[:limitEnd]) && is(h[field.XRemaining], all[limitEnd:remainingEnd]) && is(h[field.XReset], all[remainingEnd:]) {
+	if len(there) > 0 && is(there, all[limitEnd:remainingEnd]) && is(h[field.XLimit], all[:limitEnd]) && is(h[field.XReset], all[remainingEnd:]) {
 		return
 	}
 	// One string and one array hold all three values. Their capacities are 1, so
@@ -90,30 +78,63 @@ func writeX(h http.Header, d algorithms.Decision, delta bool) {
 	h[field.XReset] = values[2:3:3]
 }
 
-func appendDenying(to, results []algorithms.Result) []algorithms.Result {
-	for i := range results {
-		if results[i].Denies() {
-			to = append(to, results[i])
+// orTighter returns the tightest of the quota and those that the fields describe already.
+func (q quota) orTighter(h http.Header, now time.Time) (tightest quota) {
+	tightest = q
+	var room [4]quota
+	for _, there := range appendQuotas(room[:0], h[field.XLimit], h[field.XRemaining], h[field.XReset], now) {
+		if there.limit == absent {
+			there.limit = tightest.limit
+		}
+		if !there.resets {
+			there.resetAfter = tightest.resetAfter
+		}
+		if there.tighter(tightest) {
+			tightest = there
 		}
 	}
-	return to
+	return tightest
+}
+
+// denying returns the results that deny the request. They are mostly next to each other, and
+// then not copied.
+func denying(results []algorithms.Result) (all []algorithms.Result) {
+	for i := range results {
+		switch {
+		case !results[i].Denies():
+		case i > 0 && len(all) > 0 && &all[len(all)-1] == &results[i-1]:
+			all = all[:len(all)+1]
+		case len(all) == 0:
+			all = results[i : i+1]
+		default:
+			all = append(slices.Clip(all), results[i])
+		}
+	}
+	return all
 }
 
 // isHeld reports whether a limit is of requests in flight, of which nobody knows when they
 // end.
-func isHeld(l algorithms.Limit) bool { return l.Algorithm == algorithms.InFlight }
+func isHeld(l *algorithms.Limit) bool { return l.Algorithm == algorithms.InFlight }
 
-// tightestOf returns the tightest result that is decided and enforced, of a rule with
-// in_flight only if there is no other; false if there is none.
-func tightestOf(d algorithms.Decision) (algorithms.Result, bool) {
-	held := func(r algorithms.Result) bool { return isHeld(r.Check.Limit) }
-	if slices.ContainsFunc(d.Results, held) {
-		others := algorithms.Decision{Allowed: d.Allowed, Results: slices.DeleteFunc(slices.Clone(d.Results), held)}
-		if tightest, ok := others.Tightest(); ok {
-			return tightest, true
+// tightestOf returns the tightest result that is decided and enforced, in a denial of those
+// that deny, and of a rule with in_flight only if there is no other; false if there is none.
+func tightestOf(d *algorithms.Decision) (algorithms.Result, bool) {
+	of := algorithms.Decision{Allowed: d.Allowed, Results: d.Results}
+	if !d.Allowed {
+		of.Results = denying(d.Results)
+	}
+	for i := range of.Results {
+		if isHeld(&of.Results[i].Check.Limit) {
+			held := func(r algorithms.Result) bool { return isHeld(&r.Check.Limit) }
+			others := algorithms.Decision{Results: slices.DeleteFunc(slices.Clone(of.Results), held)}
+			if tightest, ok := others.Tightest(); ok {
+				return tightest, true
+			}
+			break
 		}
 	}
-	return d.Tightest()
+	return of.Tightest()
 }
 
 func is(lines []string, text []byte) bool { return len(lines) == 1 && lines[0] == string(text) }
