@@ -21,7 +21,7 @@ func (e *evaluation) admit(w http.ResponseWriter) bool {
 	if delay == 0 || !d.Allowed || e.refusal != nil {
 		e.ticket.leave()
 	}
-	m.record(r, e.set, d)
+	m.record(r, e.set, d, e.decidedAt)
 	e.charged = m.config.Settled != nil && d.Allowed && isCharged(d)
 	shown := e.set.shown(*d)
 	m.config.Headers(w.Header(), shown)
@@ -63,7 +63,8 @@ func (e *evaluation) withState(w http.ResponseWriter) *http.Request {
 	}
 	s.mayRefund = e.set.mayRefund(&e.decision)
 	e.state = s
-	return e.request.WithContext(s)
+	s.next = *e.request.WithContext(s)
+	return &s.next
 }
 
 // refuse responds to a request whose key could not be resolved: it must not pass

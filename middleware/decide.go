@@ -64,7 +64,8 @@ func (e *evaluation) decide() error {
 		}
 	}
 	if !e.peeks && (len(e.decision.Results) > 0 || err != nil) {
-		e.m.decisions.Observe(e.m.now() - begun)
+		e.decidedAt = e.m.now()
+		e.m.decisions.Observe(e.decidedAt - begun)
 	}
 	if e.seen != nil {
 		e.set.hints.decided(e.request, rules, e.seen)
@@ -100,8 +101,7 @@ func (e *evaluation) charge(all []algorithms.Check) error {
 	if len(e.queues) > 0 {
 		e.enterQueue(ctx, checks)
 	}
-	begun := e.m.now()
-	d, err := e.ask(ctx, begun, e.peeks, checks)
+	d, err := e.ask(ctx, e.peeks, checks)
 	if err != nil && !e.peeks {
 		e.set.failed(checks)
 	}
@@ -125,10 +125,12 @@ func (e *evaluation) charge(all []algorithms.Check) error {
 }
 
 // ask is Middleware.ask in what the request has left of one budget for all its waits for
-// decisions: in this middleware and those in front, and for other requests. begun is when
-// this wait began, since the Middleware was made.
-func (e *evaluation) ask(ctx context.Context, begun time.Duration, peeks bool, checks []algorithms.Check) (algorithms.Decision, error) {
-	budget := e.m.limiter.budget()
+// decisions: in this middleware and those in front, and for other requests.
+func (e *evaluation) ask(ctx context.Context, peeks bool, checks []algorithms.Check) (algorithms.Decision, error) {
+	if _, inMemory := e.m.limiter.Limiter.(*algorithms.Memory); inMemory { // waits for nothing
+		return e.m.ask(ctx, e.set, peeks, checks)
+	}
+	begun, budget := e.m.now(), e.m.limiter.budget()
 	if budget > 0 && e.spent > 0 {
 		ctx = wait.PartOf(ctx, e.m.start.Add(begun+budget-e.spent))
 	}
@@ -158,7 +160,7 @@ func (e *evaluation) lookAtFree(ctx context.Context) error {
 	if len(free) == 0 {
 		return nil
 	}
-	d, err := e.ask(ctx, e.m.now(), true, free)
+	d, err := e.ask(ctx, true, free)
 	if errors.Is(err, algorithms.ErrInvalidCheck) {
 		return err
 	}

@@ -60,12 +60,13 @@ type evaluation struct {
 	ticket  *ticket
 	maxWait time.Duration // 0 means any
 
-	decision algorithms.Decision
-	refusal  error         // by a key, while the other rules were charged; nil if there is none
-	refuser  int           // the rule with that key
-	state    *requestState // nil until the next handler is called
-	held     *held         // nil if nothing is held while the request is in flight
-	charged  bool          // Config.Settled is to be called
+	decision  algorithms.Decision
+	decidedAt time.Duration // since the Middleware was made
+	refusal   error         // by a key, while the other rules were charged; nil if there is none
+	refuser   int           // the rule with that key
+	state     *requestState // nil until the next handler is called
+	held      *held         // nil if nothing is held while the request is in flight
+	charged   bool          // Config.Settled is to be called
 
 	spent time.Duration // waiting for decisions, in middlewares in front as well
 }

@@ -94,7 +94,7 @@ func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 	if err := e.decide(); err != nil {
 		return algorithms.Decision{}, err
 	}
-	m.record(r, e.set, &e.decision)
+	m.record(r, e.set, &e.decision, e.decidedAt)
 	if e.refusal == nil {
 		if err := e.held.untilDone(); err != nil {
 			return algorithms.Decision{}, err

@@ -31,7 +31,7 @@ func TestMetricsAllocateNothing(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(1000, func() {
 		m.decisions.Observe(time.Since(m.start))
-		m.record(r, m.rules.Load(), &d)
+		m.record(r, m.rules.Load(), &d, m.now())
 	}); n != 0 {
 		t.Errorf("%v allocations for a decision", n)
 	}

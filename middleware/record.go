@@ -20,9 +20,9 @@ import (
 // maxShown is how many bytes of a key are kept for logs and TopDenied.
 const maxShown = 128
 
-// record counts and logs the results of a request's checks, and calls Observe. The
+// record counts and logs the results of a request's checks, decided at now, and calls Observe. The
 // results are mostly in the rules' order, so that finding their rules takes one pass.
-func (m *Middleware) record(r *http.Request, set *ruleset, d *algorithms.Decision) {
+func (m *Middleware) record(r *http.Request, set *ruleset, d *algorithms.Decision, now time.Duration) {
 	if len(d.Results) == 0 {
 		return
 	}
@@ -49,7 +49,7 @@ func (m *Middleware) record(r *http.Request, set *ruleset, d *algorithms.Decisio
 		w := &set.watches[at]
 		w.count(res, ofRule, d.Allowed)
 		if !res.HasRoom {
-			m.recordDenial(r.Context(), w, res)
+			m.recordDenial(r.Context(), w, res, now)
 		}
 	}
 	if m.config.Observe != nil {
@@ -77,8 +77,8 @@ func outcomeOf(windows []algorithms.Result) (one *algorithms.Result) {
 
 // recordDenial counts a denial for TopDenied, notes a ban, and logs the denial unless its
 // rule has logged enough in this second.
-func (m *Middleware) recordDenial(ctx context.Context, w *watch, r *algorithms.Result) {
-	now, key := m.now(), bounded(r.Check.Key)
+func (m *Middleware) recordDenial(ctx context.Context, w *watch, r *algorithms.Result, now time.Duration) {
+	key := bounded(r.Check.Key)
 	if r.Source != algorithms.SourceFailClosed && !r.Check.Shadow {
 		m.top.Add(now, r.Check.Rule, key)
 	}

@@ -39,6 +39,8 @@ type requestState struct {
 	accounts *account      // of the rules that were settled or added to; a list
 	holds    int32         // by the handler and by Hold, that were not released; 0 if the request is over
 	kept     bool          // Hold was called
+
+	next http.Request // what the next handler gets; here, so that both are one allocation
 }
 
 type stateKey struct{}
