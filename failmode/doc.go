@@ -14,8 +14,8 @@
 //	guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "shop"}}
 //	defer guard.Close()
 //
-// Read [Guard] and [Mode] first, then [algorithms.Limiter]: a Guard wraps one, and is one
-// itself. A program makes one Guard for each Redis and namespace, shares it, and closes it.
+// Read [Guard] and [Mode] first. A Guard wraps an [algorithms.Limiter], and is one. A program
+// makes one Guard for each Redis and namespace, shares it, and closes it.
 package failmode
 
 // # How it works
@@ -29,14 +29,11 @@ package failmode
 //  4. The store, for all other checks.
 //  5. Local counting, for checks that the store did not decide.
 //
-// The results are put back in order. All or nothing holds across both stores: if a check
-// denies, the request is refunded what other checks were charged. A refund in the store is
-// sent in the background. A charge whose outcome is unknown is never refunded.
+// All or nothing holds across both stores: if a check denies, what others were charged is
+// refunded, in the store in the background. A charge whose outcome is unknown never is.
 //
-// # Checks that are not decided although the circuit is closed
-//
-// Such a check was late, this process had no connection free, a slot was moving, or it met
-// an error although probes are good, as where another program has written its key. It is
+// A check that is not decided although its circuit is closed was late, this process had no
+// connection free, a slot was moving, or it met an error although probes are good. It is
 // counted locally in every mode. Otherwise a client that makes this process busy would pass
 // the rules in mode Open, and the rules in mode Closed would refuse every other client.
 //
@@ -52,14 +49,12 @@ package failmode
 // table of known denials decides that. Local counting cannot, because only the store knows
 // the weight of a sliding window's last count.
 //
-// A look that the store denied is in both, since a ban has to hold. One that has room ends
-// both. What a Middleware counts of strikes has no answer but the store's.
+// A look that the store denied is in both, since a ban has to hold; one that has room ends both.
 //
 // # Work in the background
 //
 // The heartbeat that counts processes is sent on the path of requests, at most every five
-// seconds, in a goroutine that ends with the heartbeat. Close ends the goroutines of open
-// circuits. A panic of a limiter of the user's own in the background is logged, and is an error of
-// class unknown. On a request's goroutine it stays a panic, which net/http recovers.
+// seconds, in a goroutine that ends with it. Close ends the goroutines of open circuits. In the
+// background, a panic of a user's limiter is logged, and is an error of class unknown.
 //
 // Random histories run on a Guard, too: go test ./algorithms -run TestHistories/guard.

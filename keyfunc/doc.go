@@ -28,51 +28,29 @@
 //	a user whose name must not be stored      | Hashed(Context(userID), secret)
 //	anything else                             | Func(func(r *http.Request) (string, error) { … })
 //
-// # Mistakes
+// A client chooses what it sends. A key that comes from the client alone limits no client:
+// each request can have a new key, or the key of another client. This is true for [Header],
+// [BodyJSON] and [BodyForm], for [APIKey] and [Cookie] unless something has verified the value,
+// and for every header that names an address or a user. So [IP] reads no header, and [Proxies]
+// reads one only if a trusted peer sent it. Trust an address only if nothing but your proxies
+// connects from it, if they append the address they see to X-Forwarded-For, and if they replace
+// every other header that you read.
+//
+// The requests of a rule for which a Key returns [ErrNoKey] share one count. [Optional] exempts
+// them from the rule (see [ErrSkip]), and [Required] refuses them. IPv6 clients are counted by
+// /64, because a subscriber has at least a /64. What two programs could read differently has no
+// key, or refuses the request.
 //
 // Constructors return a Key whatever their arguments are. A Key with a mistake in it, such as a
-// nil function, resolves no request, and reports everything that is wrong when
-// package middleware calls its Validate method.
-//
-// # Security
-//
-// A client chooses what it sends. A key that comes from the client alone limits no client,
-// because each request can have a new key. Worse, a client can send the key of
-// another client and use up that client's limit. Both are true for [Header], [BodyJSON] and
-// [BodyForm], for [APIKey] and [Cookie] if nothing has verified the value yet, and for every
-// header that names an address or a user, such as X-Forwarded-For. So [IP] reads no header, and
-// [Proxies] reads one only if a trusted peer sent it.
-//
-// Trust an address only if nothing but your proxies can connect from it, and if
-// the proxies append the address they see to X-Forwarded-For and replace every
-// other header that you read.
-//
-// A request without a key is not a request without a limit: the requests for which a
-// Key returns [ErrNoKey] share one count. Only [ErrSkip] exempts a request from a
-// rule. Of the constructors here, only [Optional] turns ErrNoKey into ErrSkip;
-// [Required] refuses the request.
-//
-// IPv6 clients are counted by /64, because a subscriber has at least a /64: counted by
-// address, one client could have 2^64 keys. A second rule, by [Proxies.IPv6], limits
-// clients that have more than a /64.
-//
-// A client has one key, however it spells what identifies it. What two programs could read
-// differently has no key, or refuses the request.
-//
-// [APIKey], [Cookie] and [Hashed] hash what they read. All other keys are as long and as personal as
-// what they are read from. The limiters of this module bound the length of keys.
+// nil function, resolves no request, and package middleware reports the mistake. [APIKey],
+// [Cookie] and [Hashed] hash what they read; other keys are as personal as what they read.
 package keyfunc
 
 // # How it works
 //
-// A constructor returns leaf(…), or wrapOne(…) for a key around a key. These are
-// [Described]. Package hint tells package middleware what a key is made of, for its
-// warnings.
-//
-// A key that reads the body looks at a replay.Body, which package middleware has put in
-// place: the beginning is read once and kept until the request ends. BodyJSON validates with
-// encoding/json and scans once for the field, which takes about as long as the handler's
-// Unmarshal: go test ./keyfunc -run '^$' -bench BodyJSON.
+// A constructor returns leaf(…), or wrapOne(…) for a key around a key. These are [Described].
+// Package hint tells package middleware what a key is made of. A key that reads the body looks
+// at a replay.Body, which package middleware has put in place.
 //
 // A new key takes a file with its constructor, a row in the table above, its mistakes in
 // mistakes_test.go, its values in the tables of request_test.go, and an example.

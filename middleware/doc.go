@@ -34,68 +34,25 @@ package middleware
 
 // # How it works
 //
-// docs/architecture.md has the life of a request. A Middleware starts no goroutine and has
-// no Close. The program makes the Guard and the Redis, and closes them. New refuses a bare
-// Redis, because it has no fail modes, and prints the line to write.
+// docs/architecture.md follows a request and an outage through the code, and says how to add
+// a field to a rule. A Middleware starts no goroutine and has no Close.
 //
-// # Order
-//
-//   - A request that a key refuses is charged by the other rules and may be denied by them.
-//     Otherwise a client could try 5000 tokens against a limit of 20.
-//   - Keys that read the body are resolved last. If another check is known to be over its
-//     limit, the body is not read. If the store admits that check after all, a second
-//     question follows, and the first is refunded if the second denies.
-//   - Before any key is resolved, r.Body is replaced by one of which several readers can see
-//     the beginning (package replay). The handler still reads all of it. The request is
-//     changed in place, because with a copy the middlewares in front would find a body whose
-//     beginning is gone.
-//   - A limiter that fails and is no Guard has no local counting. Rules in mode Open pass,
-//     all others answer 503, and what was charged is refunded.
-//
-// # Matching
-//
-// net/http.ServeMux validates patterns, and what is surely a mistake (/files/*, /u/:id) is
-// also refused. Match answers whether any common router could serve the request by the
-// pattern: ServeMux, chi, or a router that takes URL.Path. It may err towards limiting.
-// Skip errs the other way: only the exact spelling is exempt. No matcher sees a middleware
-// behind this one that rewrites the path.
-//
-// # Waiting
-//
-// A request that a leaky_bucket delays waits in Handler for the longest delay of its rules.
-// A request that cannot wait takes no slot, because a slot that is refunded is free only
-// while it is the last. So the request takes its place in the wait queue before the decision,
-// and the check's MaxDelay is the time until its deadline, less the budget.
-//
-// # Bans
-//
-// A rule with a Ban has two more limits: package banned. Their checks stand behind those of
-// a request, and their results are taken out before anybody sees the decision. A denial
-// strikes before the response is written, so that the response tells of a ban that begins.
-//
-// # Limiters in a chain
-//
-// What each middleware of a request decided is a list in the request's context, the
-// outermost first. FromContext joins the results. ModifyResponse moves an upstream's fields
-// into the response's header map and calls all writers again, which merge. Writers, Deny
-// and Config.Denied get no hidden rules; FromContext, Observe and Take have all results.
-//
-// # What operators see
-//
-// Decisions touch only atomics: each rule has an array of counters by outcome and source.
-// Circuits and tables are read when metrics are collected. No key is a label. Keys in logs
-// and lists are an HMAC with a secret of this process, so that an address cannot be found by
-// hashing all of them. The keys denied most are counted in sketches of 256 keys.
-//
-// # Warnings about configurations
-//
-// The middleware watches the first 1000 requests of a set of rules and logs, once each,
-// what looks like a mistake. A warning never names a sender, because a client could ask to
-// be trusted that way. Watching does not change the request. TestMisconfigurations has a row for
-// each configuration that was tried.
-//
-// # A new field of a rule
-//
-// It takes a field of Rule with rows in the table of mistakes, a row in rulefile's table of
-// fields, a property in rules.schema.json, a row in docs/rules.md and a field of the
-// operators' view. Tests compare them with the fields of Rule.
+//   - Order: a request that a key refuses is charged by the other rules and may be denied by
+//     them, or a client tries 5000 tokens against a limit of 20. Keys that read the body come
+//     last, and not at all if another check is known to be over its limit.
+//   - Body: before any key is resolved, r.Body is replaced by one of which several readers see
+//     the beginning (package replay), in place: with a copy of the request, the middlewares in
+//     front would find a body whose beginning is gone. The handler reads all of it.
+//   - Matching: Match answers whether any common router could serve the request by the
+//     pattern, and errs towards limiting. Skip exempts only the exact spelling. No matcher sees
+//     a middleware behind this one that rewrites the path.
+//   - Waiting: a request that cannot wait takes no slot of a leaky_bucket, because a slot that is
+//     refunded is free only while it is the last. So the place in the queue comes first.
+//   - Bans: a rule with a Ban has two more limits (package banned). Their checks stand behind
+//     those of a request, and their results are taken out before anybody sees the decision.
+//   - Chains: the request's context lists what each middleware decided, the outermost first.
+//     FromContext joins the results. Only Writers, Deny and Config.Denied get no hidden rules.
+//   - Metrics: decisions touch only atomics. No key is a label. Keys in logs and lists are an
+//     HMAC with a secret of this process; those denied most are counted in sketches of 256.
+//   - Warnings: the first 1000 requests of a set of rules are watched. A warning never names a
+//     sender, since a client could ask to be trusted that way (TestMisconfigurations).

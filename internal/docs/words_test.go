@@ -1,6 +1,8 @@
 package docs
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -22,7 +24,7 @@ func words(text string) (count int) {
 
 // most is how many words README.md and docs may have together. Lower it when pages become
 // shorter.
-const most = 25_200
+const most = 23_700
 
 // What there is to read does not grow by accident.
 func TestPagesAreShort(t *testing.T) {
@@ -34,6 +36,19 @@ func TestPagesAreShort(t *testing.T) {
 	}
 	if sum > most {
 		t.Errorf("README.md and docs have %d words; at most %d: say it shorter, or leave out what readers can do without", sum, most)
+	}
+}
+
+// A package's doc.go fits a screen and a half: what a caller needs first, then how it works.
+func TestPackageCommentsAreShort(t *testing.T) {
+	for _, pkg := range promised(t) {
+		text, err := os.ReadFile(filepath.Join(root, pkg, "doc.go"))
+		if os.IsNotExist(err) { // it stands in the only file
+			continue
+		}
+		if lines := strings.Count(string(text), "\n"); err != nil || lines > 60 {
+			t.Errorf("%s/doc.go has %d lines, at most 60; %v", pkg, lines, err)
+		}
 	}
 }
 

@@ -23,8 +23,8 @@
 // are the two places where the rules can be.
 //
 // Each field of a rule is a field of [ratelimit.Rule], in snake case. docs/rules.md
-// explains the fields, and rules.schema.json is a JSON Schema for editors. Fields that
-// start with "x-" are notes, which the Loader ignores.
+// explains the fields; rules.schema.json is a JSON Schema for editors. Fields that start with
+// "x-" are notes.
 //
 // Reading is strict. An unknown field, a value of another type, an alias or a
 // duplicate key is an error. All mistakes are reported at once, each with its line
@@ -48,16 +48,10 @@ package rulefile
 //     each field, and FuzzParse compares any document.
 //   - A key that was read keeps its name, so the log can say that its rule has changed.
 //
-// # Watching
-//
 // Watch compares what it reads, because notifications of file systems miss what containers
 // and network file systems do. A change counts when it was read twice, 0.2 s apart: the
 // first half of a rule file is often a valid one. Middleware.RulesRevision tells a watcher that
-// other code has set rules; it then sets those of the document again. The revision is
-// read before the document, so no change between the two is missed. Errors of a source are
-// compared by what has to be done about them, because ports and times differ in their texts.
+// other code has set rules; it then sets those of the document again.
 //
 // A Fleet's document is one string: a comment with its version and SHA-256, and the text.
-// One GETRANGE reads it consistently, and the digest shows that it was written by hand. The
-// script that publishes compares the version. If an answer was lost, a repeated Publish
-// gets the same answer.
+// The digest shows that it was written by hand. The script that publishes compares the version.
