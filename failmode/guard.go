@@ -64,7 +64,7 @@ import (
 // it. The fields must not change after first use. A Guard is safe for concurrent use.
 type Guard struct {
 	// Limiter makes the decisions. Required. The caller closes its client.
-	algorithms.Limiter
+	Limiter algorithms.Limiter
 
 	// Instances is the number of processes that share the limits. A process with two
 	// Guards for one Redis and namespace counts as two. While the limiter cannot decide,
