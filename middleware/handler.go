@@ -47,12 +47,15 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, found *match) {
 	e := evaluation{m: m, match: *found, request: r, handles: true}
 	defer e.end()
-	switch err := e.decide(); {
+	body := r.Body
+	err := e.decide()
+	e.leaveBody(body)
+	switch {
 	case err != nil:
-		m.refuse(w, r, err)
+		m.refuse(w, e.request, err)
 		return
 	case e.refusal == nil && e.decision.Allowed && len(e.decision.Results) == 0: // no rule applies
-		next.ServeHTTP(w, passed(r))
+		next.ServeHTTP(w, passed(e.request))
 		return
 	case !e.admit(w):
 		return

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
@@ -148,6 +149,55 @@ func TestHalfClosingAvoidsNoBan(t *testing.T) {
 		_ = conn.Close()
 		if err != nil || !strings.HasPrefix(string(got), fmt.Sprint("HTTP/1.1 ", want)) {
 			t.Errorf("request %d: %v, %q, want %d", i+1, err, got, want)
+		}
+	}
+}
+
+// Who is known to be over a limit, or is banned, is answered though the body does not come,
+// and is not told to send it. Only a short body without Expect is waited for: by net/http,
+// which reads it before it answers, unless the connection is to be closed.
+func TestWhoIsDeniedNeedNotSendTheBody(t *testing.T) {
+	guard := &failmode.Guard{Limiter: new(algorithms.Memory), Instances: 1}
+	t.Cleanup(func() { _ = guard.Close() })
+	for name, c := range map[string]struct {
+		rule   ratelimit.Rule
+		denies func(m *ratelimit.Middleware, h http.Handler)
+	}{
+		"over its limit": {perHour("over", 1), func(_ *ratelimit.Middleware, h http.Handler) {
+			for range 2 {
+				r := post("/", formType, "account=alice")
+				r.RemoteAddr = "127.0.0.1:1"
+				h.ServeHTTP(httptest.NewRecorder(), r)
+			}
+		}},
+		"banned": {banning(100), func(m *ratelimit.Middleware, _ http.Handler) {
+			if err := m.Ban(t.Context(), "login", time.Hour, "127.0.0.1"); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		byBody := ratelimit.Rule{Name: "account", Key: keyfunc.BodyForm("account", 1<<20), Limit: algorithms.PerHour(1000)}
+		m := mustNew(t, ratelimit.Config{Limiter: guard, Rules: []ratelimit.Rule{byBody, c.rule}})
+		server := httptest.NewServer(m.Handler(ok))
+		t.Cleanup(server.Close)
+		c.denies(m, server.Config.Handler)
+		for _, header := range []string{
+			"Content-Length: 13\r\nExpect: 100-continue", "Content-Length: 300000",
+			"Content-Length: 13\r\nConnection: close", "Transfer-Encoding: chunked\r\nConnection: close",
+		} {
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: "+formType+"\r\n"+header+"\r\n\r\n")
+			got := make([]byte, len("HTTP/1.1 429"))
+			if err = errors.Join(err, conn.SetReadDeadline(time.Now().Add(10*time.Second))); err == nil {
+				_, err = io.ReadFull(conn, got)
+			}
+			_ = conn.Close()
+			if err != nil || string(got) != "HTTP/1.1 429" {
+				t.Errorf("%s, %q: %q, %v", name, header, got, err)
+			}
 		}
 	}
 }

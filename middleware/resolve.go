@@ -3,6 +3,7 @@ package middleware
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -21,6 +22,18 @@ func (e *evaluation) shareBody() bool {
 		}
 	}
 	return false
+}
+
+// leaveBody leaves the server's request its own body, if it is replaced by now, and goes on with
+// a copy of the request: by the body's type, net/http knows that it need not read it before it
+// answers.
+func (e *evaluation) leaveBody(own io.ReadCloser) {
+	_, replaced := e.request.Body.(*replay.Body)
+	if _, before := own.(*replay.Body); replaced && !before {
+		server := e.request
+		e.request = server.WithContext(server.Context())
+		server.Body = own
+	}
 }
 
 // resolve appends the checks of a rule that matches the request, if its key makes the rule

@@ -93,7 +93,9 @@ func (e *evaluation) await(delay time.Duration) bool {
 	ended := time.AfterFunc(delay, e.ticket.leave)
 	defer ended.Stop()
 	if r.ProtoMajor == 1 && !hidesHangUp(r) {
+		own := r.Body
 		if body := replay.Of(r); body != nil {
+			e.leaveBody(own)
 			_, _ = body.Peek(maxReadBody) // the handler finds the error when it reads
 		}
 	}
