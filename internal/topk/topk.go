@@ -4,6 +4,7 @@ package topk
 
 import (
 	"cmp"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"sync"
@@ -33,10 +34,11 @@ type Counter struct {
 // Add counts a key once. The time is any monotonic one, such as the time since the
 // process began.
 func (c *Counter) Add(now time.Duration, rule, key string) {
+	hash := maphash.Comparable(seed, pair{rule, key})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rotate(now)
-	c.now.add(pair{rule, key})
+	c.now.add(hash, rule, key)
 }
 
 // rotate begins a new window when the current one has ended.
@@ -60,14 +62,14 @@ func (c *Counter) List(now time.Duration) []Entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rotate(now)
-	top := make([]Entry, 0, len(c.now.ids)+len(c.last.ids))
-	for i, id := range slices.Concat(c.now.ids, c.last.ids) {
-		if _, both := c.now.at[id]; both && i >= len(c.now.ids) {
+	top := make([]Entry, 0, len(c.now.cells)+len(c.last.cells))
+	for i, it := range slices.Concat(c.now.cells, c.last.cells) {
+		if _, both := c.now.at[it.hash]; both && i >= len(c.now.cells) {
 			continue
 		}
-		count, over := c.now.count(id)
-		before, overBefore := c.last.count(id)
-		top = append(top, Entry{id.rule, id.key, count + before, over + overBefore})
+		count, over := c.now.count(it.hash)
+		before, overBefore := c.last.count(it.hash)
+		top = append(top, Entry{it.rule, string(it.key), count + before, over + overBefore})
 	}
 	slices.SortFunc(top, func(a, b Entry) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Error, b.Error),
@@ -78,62 +80,71 @@ func (c *Counter) List(now time.Duration) []Entry {
 
 type pair struct{ rule, key string }
 
+// seed is secret: clients choose keys.
+var seed = maphash.MakeSeed()
+
 // A sketch counts by the space-saving algorithm (Metwally, Agrawal, El Abbadi: "Efficient
 // Computation of Frequent and Top-k Elements in Data Streams", 2005). The zero value is
 // ready.
 type sketch struct {
-	at     map[pair]int // index into the others
-	ids    []pair
-	counts []int64
-	errors []int64
-	low    int64 // no count is lower
-	from   int   // where the search for a count of low continues
+	at    map[uint64]int // index of a cell, by hash
+	cells []cell
+	low   int64 // no count is lower
+	from  int   // where the search for a count of low continues
 }
 
-func (s *sketch) add(id pair) {
-	if i, ok := s.at[id]; ok {
-		s.counts[i]++
+// A cell counts one key.
+type cell struct {
+	hash         uint64 // of the pair
+	rule         string
+	key          []byte // a copy, whose memory further keys use: in a flood of keys, each is new here
+	count, error int64
+}
+
+func (s *sketch) add(hash uint64, rule, key string) {
+	if i, ok := s.at[hash]; ok {
+		s.cells[i].count++
 		return
 	}
-	id.key = strings.Clone(id.key) // may be part of a large request
-	if len(s.ids) < maxEntries {
-		if s.at == nil {
-			s.at = make(map[pair]int, maxEntries)
-		}
-		s.at[id] = len(s.ids)
-		s.ids, s.counts, s.errors = append(s.ids, id), append(s.counts, 1), append(s.errors, 0)
-		return
+	if s.at == nil {
+		s.at = make(map[uint64]int, maxEntries)
 	}
-	i := s.least()
-	delete(s.at, s.ids[i])
-	s.at[id], s.ids[i] = i, id
-	s.errors[i] = s.counts[i]
-	s.counts[i]++
+	i := len(s.cells)
+	if i < maxEntries {
+		s.cells = append(s.cells, cell{})
+	} else {
+		i = s.least()
+		delete(s.at, s.cells[i].hash)
+	}
+	s.at[hash] = i
+	c := &s.cells[i]
+	c.hash, c.rule, c.key, c.error = hash, rule, append(c.key[:0], key...), c.count
+	c.count++
 }
 
 // least returns the index of a lowest count. Counts only rise, and in a flood most are
 // equal, so that the search mostly ends at its first step.
 func (s *sketch) least() int {
 	for {
-		for range s.counts {
-			if s.counts[s.from] == s.low {
+		for range s.cells {
+			if s.cells[s.from].count == s.low {
 				return s.from
 			}
-			s.from = (s.from + 1) % len(s.counts)
+			s.from = (s.from + 1) % len(s.cells)
 		}
-		s.low = slices.Min(s.counts)
+		s.low = slices.MinFunc(s.cells, func(a, b cell) int { return cmp.Compare(a.count, b.count) }).count
 	}
 }
 
 // count returns how often a key was added at most, and how far that may be above
 // the truth. A missing key may have been replaced.
-func (s *sketch) count(id pair) (n, over int64) {
-	if i, ok := s.at[id]; ok {
-		return s.counts[i], s.errors[i]
+func (s *sketch) count(hash uint64) (n, over int64) {
+	if i, ok := s.at[hash]; ok {
+		return s.cells[i].count, s.cells[i].error
 	}
-	if len(s.ids) < maxEntries {
+	if len(s.cells) < maxEntries {
 		return 0, 0
 	}
-	floor := s.counts[s.least()]
+	floor := s.cells[s.least()].count
 	return floor, floor
 }
