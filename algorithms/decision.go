@@ -79,7 +79,7 @@ func (d Decision) Result(rule string) (Result, bool) {
 		return windows[denies], true
 	}
 	if tightest, ok := (Decision{Results: windows}).Tightest(); ok {
-		return tightest, true
+		return *tightest, true
 	}
 	return windows[len(windows)-1], true
 }
@@ -129,11 +129,11 @@ func (d Decision) Delay() time.Duration {
 	return longest
 }
 
-// Tightest returns the enforced result with the least Remaining/Cost and, among
-// equals, the longest ResetAfter; false if there is none. Results with an Err or with
+// Tightest returns the enforced one of d.Results with the least Remaining/Cost and, among
+// equals, the longest ResetAfter; nil and false if there is none. Results with an Err or with
 // SourceNone do not count.
-func (d Decision) Tightest() (Result, bool) {
-	tightest, fewest := -1, int64(0)
+func (d Decision) Tightest() (tightest *Result, ok bool) {
+	fewest := int64(0)
 	for i := range d.Results {
 		r := &d.Results[i]
 		if r.Check.Shadow || r.Err != nil || r.Source == SourceNone && !r.HasRoom {
@@ -145,14 +145,11 @@ func (d Decision) Tightest() (Result, bool) {
 				left-- // in debt
 			}
 		}
-		if tightest < 0 || left < fewest || left == fewest && r.ResetAfter > d.Results[tightest].ResetAfter {
-			tightest, fewest = i, left
+		if tightest == nil || left < fewest || left == fewest && r.ResetAfter > tightest.ResetAfter {
+			tightest, fewest = r, left
 		}
 	}
-	if tightest < 0 {
-		return Result{}, false
-	}
-	return d.Results[tightest], true
+	return tightest, tightest != nil
 }
 
 // state copies an answer, and the state that it was computed from, to the result.

@@ -108,7 +108,12 @@ func MaxInFlight(n int64) Limit {
 
 // Quota is the number of units that an unused key can spend at once: Burst for buckets,
 // or Rate if Burst is 0; Rate for windows. The header X-RateLimit-Limit shows it.
-func (l Limit) Quota() int64 { return l.step().Quota() }
+func (l Limit) Quota() int64 {
+	if l.Burst == 0 {
+		return l.Rate
+	}
+	return l.step().Quota()
+}
 
 // step converts the limit to that of package step.
 func (l *Limit) step() step.Limit {

@@ -3,7 +3,6 @@ package headers
 import (
 	"math/bits"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -82,11 +81,13 @@ func IETFDraft11(h http.Header, d algorithms.Decision) {
 
 // tightestAt returns the index of the tightest result; -1 if there is none.
 func tightestAt(d *algorithms.Decision) int {
-	tightest, ok := d.Tightest()
-	if !ok {
-		return -1
+	tightest, _ := d.Tightest()
+	for i := range d.Results {
+		if &d.Results[i] == tightest {
+			return i
+		}
 	}
-	return slices.IndexFunc(d.Results, func(r algorithms.Result) bool { return r.Check == tightest.Check && r.At.Equal(tightest.At) })
+	return -1
 }
 
 func policyItem(r *algorithms.Result, name string) item {

@@ -152,7 +152,7 @@ func TestDraft11MeansWhatWasDecided(t *testing.T) {
 			}
 		}
 		if tightest, ok := d.Tightest(); d.Allowed && ok {
-			if want := limitOf(tightest); len(gotLimits) != 1 || gotLimits[0] != want {
+			if want := limitOf(*tightest); len(gotLimits) != 1 || gotLimits[0] != want {
 				t.Errorf("limits %+v, want %+v", gotLimits, want)
 			}
 			return

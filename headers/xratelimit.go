@@ -119,7 +119,7 @@ func isHeld(l *algorithms.Limit) bool { return l.Algorithm == algorithms.InFligh
 
 // tightestOf returns the tightest result that is decided and enforced, in a denial of those
 // that deny, and of a rule with in_flight only if there is no other; false if there is none.
-func tightestOf(d *algorithms.Decision) (algorithms.Result, bool) {
+func tightestOf(d *algorithms.Decision) (*algorithms.Result, bool) {
 	of := algorithms.Decision{Allowed: d.Allowed, Results: d.Results}
 	if !d.Allowed {
 		of.Results = denying(d.Results)

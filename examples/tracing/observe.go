@@ -57,8 +57,8 @@ func Observe(r *http.Request, d algorithms.Decision) {
 // decisive is the result to name if there is room for one.
 func decisive(d algorithms.Decision) (shown algorithms.Result, ok bool) {
 	if d.Allowed {
-		if shown, ok = d.Tightest(); ok {
-			return shown, true
+		if tightest, ok := d.Tightest(); ok {
+			return *tightest, true
 		}
 	}
 	for _, result := range d.Results {
