@@ -99,21 +99,21 @@ var forMinutes = regexp.MustCompile(`(?i)\bfor (three|five|ten) minutes`)
 // Every alert has a severity, a test where it fires, one where it does not, and
 // a section that says what to do. How long it says that it has lasted is how long it waits.
 func TestAlertsAreComplete(t *testing.T) {
-	sections := read(t, "../../docs/metrics.md")
+	sections := read(t, "../../docs/alerts.md")
 	tests := read(t, "alerts_test.yml")
 	_, alerts, _ := strings.Cut(read(t, "alerts.yml"), "- alert: ")
 	for alert := range strings.SplitSeq(alerts, "- alert: ") {
 		name, _, _ := strings.Cut(alert, "\n")
-		for _, field := range []string{"severity: ", "summary: ", "description: ", "/docs/metrics.md#" + strings.ToLower(name) + "\n"} {
+		for _, field := range []string{"severity: ", "summary: ", "description: ", "/docs/alerts.md#" + strings.ToLower(name) + "\n"} {
 			if !strings.Contains(alert, field) {
 				t.Errorf("%s has no %q", name, field)
 			}
 		}
-		_, section, found := strings.Cut(sections, "\n### "+name+"\n")
+		_, section, found := strings.Cut(sections, "\n## "+name+"\n")
 		if !found {
-			t.Errorf("docs/metrics.md has no section %s", name)
+			t.Errorf("docs/alerts.md has no section %s", name)
 		}
-		section, _, _ = strings.Cut(section, "\n### ")
+		section, _, _ = strings.Cut(section, "\n## ")
 		for _, said := range forMinutes.FindAllStringSubmatch(alert+section, -1) {
 			minutes := map[string]int{"three": 3, "five": 5, "ten": 10}[strings.ToLower(said[1])]
 			if want := fmt.Sprintf("\n        for: %dm\n", minutes); !strings.Contains(alert, want) {

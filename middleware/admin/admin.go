@@ -1,12 +1,14 @@
-// Package admin has a page for operators of a Middleware. Only programs that import admin
-// link it.
+// Package admin has a page for operators of a Middleware: the rules in force, bans, and the
+// counts of a client. Read [Handler] first. Only programs that import admin link it.
 //
+//	private.Handle("/ratelimit/", admin.Handler(limit)) // no authentication: not for clients
+package admin
+
 // The page is one resource. Form fields, not the path, say what to do, so the page works
 // wherever it is mounted. [http.CrossOriginProtection] refuses POSTs of other sites, and
 // the content security policy allows neither scripts nor frames. Host names other than
 // localhost and those given to Handler are refused, because a name can be made to resolve
 // to the server (DNS rebinding).
-package admin
 
 import (
 	"context"

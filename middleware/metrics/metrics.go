@@ -1,7 +1,9 @@
-// Package metrics exposes the metrics of a Middleware and of its limiter to
-// Prometheus. Only programs that import it link a Prometheus client. For expvar
-// or StatsD, range over the Metrics of the Middleware and of its limiter. For
-// OpenTelemetry, see docs/metrics.md.
+// Package metrics exposes the metrics of a Middleware and of its limiter to Prometheus:
+//
+//	err := metrics.Register(prometheus.DefaultRegisterer, limit)
+//
+// Only programs that import it link a Prometheus client. For expvar or StatsD, range over the
+// Metrics of the Middleware and of its limiter. For OpenTelemetry, see docs/metrics.md.
 package metrics
 
 import (
