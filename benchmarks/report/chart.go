@@ -26,12 +26,14 @@ text{font:13px system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fil
 </style>
 `
 
-// draw shows the limiters beside each other, a panel for each scene.
+// draw shows the limiters beside each other, a panel for each scene that is drawn.
 func draw(m measured) string {
 	var panels strings.Builder
 	top := chartHead
 	for _, s := range scenes {
-		top = panel(&panels, m, s, top)
+		if s.drawn {
+			top = panel(&panels, m, s, top)
+		}
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img">`+"\n",
