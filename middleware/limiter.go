@@ -195,7 +195,7 @@ func (l *limiter) ask(ctx context.Context, peeks bool, checks []algorithms.Check
 }
 
 // sourceOther is the Source of a limiter that names none.
-const sourceOther algorithms.Source = "limiter"
+const sourceOther algorithms.Source = "other"
 
 // complete returns the results of a decision by a limiter of a user's own, with what it has
 // left out, or what is wrong with the decision. Other limiters may add results.

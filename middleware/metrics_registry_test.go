@@ -102,6 +102,27 @@ func TestMetricsAreCleanAndDocumented(t *testing.T) {
 	}
 }
 
+// Operators find each word for who decided in one table.
+func TestSourcesAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "\n| source |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var documented []string
+	for row := range strings.Lines(table) {
+		first, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " |")
+		for _, word := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(first, -1) {
+			documented = append(documented, word[1])
+		}
+	}
+	sources := slices.Sorted(slices.Values(ratelimit.Sources))
+	if slices.Sort(documented); !slices.Equal(sources, documented) {
+		t.Errorf("%q in the log and metrics, %q documented", sources, documented)
+	}
+}
+
 func TestLimitersAreLookedThrough(t *testing.T) {
 	client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: "127.0.0.1:1"})) // nobody is there
 	t.Cleanup(func() { _ = client.Close() })
