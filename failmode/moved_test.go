@@ -1,7 +1,10 @@
 package failmode_test
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -51,9 +54,29 @@ func answering(words string) oldServer {
 	}
 }
 
+// sentinelOf is a Sentinel that names the server at addr the master.
+func sentinelOf(t *testing.T, addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return redistest.StartAnswering(t, redistest.Start(t).Addr, func(args []string) string {
+		switch {
+		case args[0] == "hello":
+			return "-ERR unknown command\r\n" // replies are in RESP2
+		case args[0] != "sentinel":
+			return ""
+		case args[1] == "get-master-addr-by-name":
+			return fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(host), host, len(port), port)
+		}
+		return "*0\r\n"
+	})
+}
+
 func isScript(command string) bool { return command == "evalsha" || command == "eval" }
 
-// A circuit that is open finds out that its address has come to mean another server,
+// In whatever words a server fails, and whatever leads to it, five decisions open its circuit,
+// and rules that fail closed admit nothing. A circuit that is open finds out that its address has come to mean another server,
 // whatever the old one answers on the connections that there are.
 func TestAnAddressThatMoves(t *testing.T) {
 	const patience = 10 * time.Second
@@ -66,6 +89,8 @@ func TestAnAddressThatMoves(t *testing.T) {
 		"NOPERM":     spoiledBy([]any{"ACL", "SETUSER", "default", "-evalsha", "-eval"}),
 
 		"READONLY of a managed service": answering("ERR READONLY You can't write against a read only replica."),
+		"LOADING":                       answering("LOADING Redis is loading the dataset in memory"),
+		"CLUSTERDOWN":                   answering("CLUSTERDOWN The cluster is down"),
 		"NOAUTH":                        answering("NOAUTH Authentication required."),
 		"a proxy whose server is gone":  answering("ERR Connection refused"),
 		"words of no list":              answering("NAPPING come back later"),
@@ -73,6 +98,15 @@ func TestAnAddressThatMoves(t *testing.T) {
 		for kind, client := range map[string]func(addr string) redis.UniversalClient{
 			"client": func(addr string) redis.UniversalClient {
 				return redis.NewClient(algorithms.FailFast(&redis.Options{Addr: addr, MinIdleConns: 5, DialTimeout: patience, ReadTimeout: patience, PoolTimeout: patience}))
+			},
+			"sentinel": func(addr string) redis.UniversalClient {
+				return redis.NewFailoverClient(algorithms.FailFast(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{sentinelOf(t, addr)}, MinIdleConns: 5, DialTimeout: patience, ReadTimeout: patience, PoolTimeout: patience}))
+			},
+			"cluster": func(addr string) redis.UniversalClient {
+				slots := func(context.Context) ([]redis.ClusterSlot, error) {
+					return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
+				}
+				return redis.NewClusterClient(algorithms.FailFast(&redis.ClusterOptions{ClusterSlots: slots, MinIdleConns: 5, DialTimeout: patience, ReadTimeout: patience, PoolTimeout: patience}))
 			},
 			"ring": func(addr string) redis.UniversalClient {
 				return redis.NewRing(algorithms.FailFast(&redis.RingOptions{Addrs: map[string]string{"a": addr}, MinIdleConns: 5, DialTimeout: patience, ReadTimeout: patience, PoolTimeout: patience}))
@@ -90,11 +124,23 @@ func TestAnAddressThatMoves(t *testing.T) {
 					t.Fatal(err)
 				}
 				spoil()
-				until(t, "the circuit is open", func() bool { decided(t, g); return openShards(g) == 1 })
+				failed := 0
+				until(t, "five decisions open the circuit", func() bool {
+					if failed < 5 {
+						d, err := g.Take(t.Context(), algorithms.Check{Rule: "login", Key: "k", Limit: algorithms.PerHour(1_000_000), Fail: failmode.Closed})
+						if err != nil || d.Allowed && d.Results[0].Source != algorithms.SourceRedis {
+							t.Errorf("a rule that fails closed: %+v, %v", d, err)
+						}
+						if !d.Allowed {
+							failed++
+						}
+					}
+					return openShards(g) == 1
+				})
 				proxy.MoveTo(redistest.Start(t).Addr)
 				moved := time.Now()
 				until(t, "the new server decides", func() bool { return decided(t, g) == algorithms.SourceRedis })
-				if took := time.Since(moved); took > 5*time.Second { // about half a second on an idle machine
+				if took := time.Since(moved); took > 2*time.Second { // about half a second on an idle machine
 					t.Errorf("after %s", took)
 				}
 				var all sync.WaitGroup
