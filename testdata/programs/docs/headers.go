@@ -22,11 +22,6 @@ func ownResponses(limiter algorithms.Limiter, rules []ratelimit.Rule, page *temp
 	return ratelimit.Config{
 		Limiter: limiter,
 		Rules:   rules,
-		Headers: headers.All(headers.XRateLimit, func(h http.Header, d ratelimit.Decision) {
-			if t, ok := d.Tightest(); ok && t.Remaining == 0 {
-				h.Set("X-Slow-Down", t.Check.Rule)
-			}
-		}),
 		Denied: func(w http.ResponseWriter, r *http.Request, d ratelimit.Decision) {
 			if !strings.HasPrefix(r.URL.Path, "/web/") {
 				headers.Deny(w, r, d)
