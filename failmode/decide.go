@@ -3,7 +3,6 @@ package failmode
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -16,18 +15,20 @@ import (
 func (g *Guard) route(ctx context.Context, charge bool, checks []algorithms.Check) (algorithms.Decision, error) {
 	// Each circuit is looked up once, because a check's shard may change meanwhile.
 	var few [4]*monitor.Circuit
-	circuits := few[:0]
+	var fewOf [4]int
+	circuits, rest := few[:0], fewOf[:0]
 	var refused []int
 	for i := range checks {
 		c := g.monitor.Circuit(g.store.Shard(&checks[i]))
 		if circuits = append(circuits, c); c.IsOpen() {
 			refused = append(refused, i)
+		} else {
+			rest = append(rest, i)
 		}
 	}
 	if len(refused) == 0 {
 		return g.send(ctx, charge, checks, circuits)
 	}
-	_, rest := split(len(checks), func(i int) bool { return slices.Contains(refused, i) })
 	here, err := g.decideFallback(ctx, charge, undecided(pick(checks, refused), ErrOpen))
 	if err != nil || len(rest) == 0 {
 		return here, err
@@ -61,16 +62,20 @@ func (g *Guard) send(ctx context.Context, charge bool, checks []algorithms.Check
 	if err != nil {
 		return algorithms.Decision{}, err
 	}
-	if !slices.ContainsFunc(results, func(r algorithms.Result) bool { return r.Err != nil }) {
+	var lost []int
+	denied := false
+	for i := range results {
+		if results[i].Err != nil {
+			lost = append(lost, i)
+		} else {
+			denied = denied || results[i].Denies()
+		}
+	}
+	if len(lost) == 0 {
 		if !d.Allowed {
 			g.refundStore(ctx, results) // charges that the store had no time to refund
 		}
 		return d, nil
-	}
-	lost, _ := split(len(results), func(i int) bool { return results[i].Err != nil })
-	denied := false
-	for i := range results {
-		denied = denied || results[i].Err == nil && results[i].Denies()
 	}
 	g.inFlight.lost(results)
 	here, err := g.decideFallback(ctx, charge && !denied, pick(results, lost))
@@ -135,28 +140,23 @@ const retryClosed = time.Second
 func (g *Guard) decideFallback(ctx context.Context, charge bool, results []algorithms.Result) (algorithms.Decision, error) {
 	g.logFallback(results[0].Err)
 	d := algorithms.Decision{Allowed: true, Results: results}
-	counted, uncounted := split(len(results), func(i int) bool {
+	var counted []int
+	var checks []algorithms.Check
+	for i := range results {
 		r := &results[i]
-		if denial, known := g.knownDenial(&r.Check); known {
-			*r = denial
-			return false
-		}
-		return r.Check.Fail == Local || !outage(r.Err)
-	})
-	for _, i := range uncounted {
-		r := &results[i]
+		denial, known := g.knownDenial(&r.Check)
 		switch {
-		case r.Err == nil: // a known denial
+		case known:
+			*r = denial
+		case r.Check.Fail == Local, !outage(r.Err):
+			counted, checks = append(counted, i), append(checks, g.shareOfCheck(r.Check))
+			continue
 		case r.Check.Fail == Open:
 			r.Source, r.HasRoom = algorithms.SourceFailOpen, true
 		default:
 			r.Source, r.RetryAfter = algorithms.SourceFailClosed, retryClosed
 		}
 		d.Allowed = d.Allowed && !r.Denies()
-	}
-	checks := make([]algorithms.Check, len(counted))
-	for j, i := range counted {
-		checks[j] = g.shareOfCheck(results[i].Check)
 	}
 	take := g.local.Peek
 	if charge && d.Allowed {

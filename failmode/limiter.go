@@ -111,15 +111,19 @@ func (g *Guard) Reset(ctx context.Context, checks ...algorithms.Check) error {
 		}
 		_ = g.local.Reset(ctx, checks...)
 	}()
-	refused, sent := split(len(checks), func(i int) bool { return g.refuses(&checks[i]) })
 	var err error
-	if len(refused) > 0 {
-		err = ErrOpen
+	var sent []algorithms.Check
+	for i := range checks {
+		if g.refuses(&checks[i]) {
+			err = ErrOpen
+		} else {
+			sent = append(sent, checks[i])
+		}
 	}
 	if len(sent) == 0 && len(checks) > 0 {
 		return err
 	}
-	return errors.Join(err, g.Limiter.Reset(ctx, pick(checks, sent)...))
+	return errors.Join(err, g.Limiter.Reset(ctx, sent...))
 }
 
 // Close ends the Guard's goroutines and closes its own connections, and the client if

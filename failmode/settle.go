@@ -65,15 +65,15 @@ func (g *Guard) settleStore(ctx context.Context, charges []algorithms.Charge) ([
 
 // refundLocal refunds the local charges of a request that is denied.
 func (g *Guard) refundLocal(ctx context.Context, d algorithms.Decision) {
-	charged, _ := split(len(d.Results), func(i int) bool {
-		return d.Results[i].Charged > 0 && d.Results[i].Source == algorithms.SourceFallback
-	})
-	if len(charged) == 0 {
-		return
+	var charged []int
+	var charges []algorithms.Charge
+	for i := range d.Results {
+		if r := &d.Results[i]; r.Charged > 0 && r.Source == algorithms.SourceFallback {
+			charged, charges = append(charged, i), append(charges, algorithms.Charge{Result: *r})
+		}
 	}
-	charges := make([]algorithms.Charge, len(charged))
-	for j, i := range charged {
-		charges[j].Result = d.Results[i]
+	if len(charges) == 0 {
+		return
 	}
 	if results, err := g.settleLocal(ctx, charges); err == nil {
 		setAt(d.Results, charged, results)
@@ -117,18 +117,6 @@ func (g *Guard) refund(ctx context.Context, charges ...algorithms.Charge) {
 	ctx, cancel := g.store.Within(ctx)
 	defer cancel()
 	_, _ = g.settleStore(ctx, charges)
-}
-
-// split divides the numbers below n into the chosen ones and the rest.
-func split(n int, chosen func(i int) bool) (in, out []int) {
-	for i := range n {
-		if chosen(i) {
-			in = append(in, i)
-		} else {
-			out = append(out, i)
-		}
-	}
-	return in, out
 }
 
 // pick returns the elements at these places.
