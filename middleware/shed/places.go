@@ -36,7 +36,6 @@ type slot struct {
 	ends time.Duration // its place; 0 if that is not known yet
 
 	status int
-	done   <-chan struct{} // of the request's context
 	body   body
 	writer onstatus.Writer
 }
@@ -56,7 +55,7 @@ const isParked = -1
 
 // enter waits for a place. It returns false if the request is shed.
 func (s *Shedder) enter(r *http.Request) (*slot, bool) {
-	p := &slot{shedder: s, level: Medium.level(), done: r.Context().Done()}
+	p := &slot{shedder: s, level: Medium.level()}
 	if s.Priority != nil {
 		p.level = s.Priority(r).level()
 	}
@@ -67,7 +66,7 @@ func (s *Shedder) enter(r *http.Request) (*slot, bool) {
 	slow := s.parked >= int(s.limit.at)
 	s.mu.Unlock()
 	if turn != nil {
-		admitted = s.await(p, turn, s.wait())
+		admitted = s.await(p, turn, s.wait(), r.Context().Done())
 	}
 	s.tell(r, slow)
 	return p, admitted
@@ -148,14 +147,14 @@ func (s *Shedder) turnOf(p *slot) chan bool {
 // await waits for a slot's turn. When its time is over, or its client has left, a request
 // that has arrived is shed, and one that comes back goes on beyond the limit: others may need
 // a lock that it holds.
-func (s *Shedder) await(p *slot, turn <-chan bool, most time.Duration) bool {
+func (s *Shedder) await(p *slot, turn <-chan bool, most time.Duration, left <-chan struct{}) bool {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
 	case admitted := <-turn:
 		return admitted
 	case <-timer.C:
-	case <-p.done:
+	case <-left:
 	}
 	now := s.lock()
 	if p.phase == waiting {
@@ -258,7 +257,7 @@ func (p *slot) comeBack() {
 	turn := s.turnOf(p)
 	s.mu.Unlock()
 	if turn != nil {
-		s.await(p, turn, mostBack)
+		s.await(p, turn, mostBack, nil)
 	}
 }
 

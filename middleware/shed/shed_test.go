@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -427,6 +428,35 @@ func TestWhoWasParkedComesBack(t *testing.T) {
 	}
 }
 
+// Who hangs up when its body is complete does not go on before its turn: its handler works all
+// the same.
+func TestWhoHangsUpComesBackInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := fixed(2)
+		var working, most atomic.Int64
+		h := s.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = r.Body.Read(nil)
+			most.Store(max(most.Load(), working.Add(1)))
+			time.Sleep(time.Second)
+			working.Add(-1)
+		}))
+		var all sync.WaitGroup
+		for range 50 {
+			ctx, hangUp := context.WithCancel(t.Context())
+			r := request(shed.Low).WithContext(ctx)
+			r.Body = overload.SlowBody(10 * time.Second)
+			all.Go(func() { h.ServeHTTP(httptest.NewRecorder(), r) })
+			time.AfterFunc(10*time.Second+time.Millisecond, hangUp)
+			time.Sleep(60 * time.Millisecond)
+		}
+		all.Wait()
+		if most.Load() != 2 {
+			t.Errorf("%d at work at once, want 2", most.Load())
+		}
+		wantMetrics(t, s, idle)
+	})
+}
+
 // However many clients are slow, they hold no places. If the server would let them be slow for
 // ever, the log says so.
 func TestSlowBodiesHoldNoPlaces(t *testing.T) {
@@ -561,20 +591,25 @@ func TestNoPlaceIsLost(test *testing.T) {
 			var all sync.WaitGroup
 			for _, st := range steps {
 				var inner http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					out := func() {}
-					if st.act != "timeout" { // which runs on without a place
-						counts(1)
-						out = sync.OnceFunc(func() { counts(-1) })
+					n := 1
+					if st.act == "timeout" { // which runs on without a place
+						n = 0
 					}
-					defer out()
+					counts(n)
+					out := func() { counts(-n); n = 0 }
+					defer func() { out() }()
 					time.Sleep(st.works)
 					switch st.act {
-					case "read", "timeout":
-						out() // may be parked
+					case "read", "hang up":
+						counts(-1) // may be parked
+						_, _ = r.Body.Read(nil)
+						counts(1)
+					case "timeout":
 						_, _ = r.Body.Read(nil)
 					case "write":
-						out()
+						counts(-1)
 						_, _ = w.Write(nil)
+						counts(1)
 					case "both":
 						out()
 						all.Go(func() { _, _ = r.Body.Read(nil) })
