@@ -154,7 +154,7 @@ func (s *ruleset) setRetryAfter(results []algorithms.Result) {
 }
 
 // lookAtFree asks what is left under the rules for which the request is free. Only a ban
-// denies it. A rule that cannot be looked at is left out.
+// denies it. What cannot be looked at passes uncounted: Add takes units of it all the same.
 func (e *evaluation) lookAtFree(ctx context.Context) error {
 	free := e.free[e.looked:]
 	if len(free) == 0 {
@@ -165,13 +165,16 @@ func (e *evaluation) lookAtFree(ctx context.Context) error {
 		return err
 	}
 	e.looked = len(e.free)
+	for i := 0; err != nil && i < len(free); i++ { // the limiter cannot peek
+		d.Results = append(d.Results, algorithms.Result{Check: free[i], Err: err})
+	}
 	for i := range d.Results {
 		r := &d.Results[i]
-		if r.Err != nil {
-			continue
-		}
 		if r.BannedFor == 0 {
 			r.HasRoom, r.RetryAfter, r.Delay = true, 0, 0
+			if r.Err != nil {
+				r.Source = algorithms.SourceFailOpen
+			}
 		}
 		e.decision.Results = append(e.decision.Results, *r)
 		e.decision.Allowed = e.decision.Allowed && !r.Denies()

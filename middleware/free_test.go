@@ -78,22 +78,60 @@ func TestWhatDeniesFreeRequests(t *testing.T) {
 	}
 }
 
-// What a free request turns out to use is counted all the same: Add takes it.
+// What a free request turns out to use is counted all the same, in each window, also if it could
+// not be told what is left: Add takes it, and in an outage follows the rule's mode.
 func TestAddToAFreeRequest(t *testing.T) {
-	var grants []bool
-	h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{byCost}}).
-		Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	windows := []algorithms.Limit{{Rate: 5, Period: time.Hour, Algorithm: algorithms.SlidingLog}, {Rate: 100, Period: 24 * time.Hour, Algorithm: algorithms.SlidingLog}}
+	away := func(*algorithms.Memory) algorithms.Limiter { return limitertest.Fail(nil) }
+	half := func(m *algorithms.Memory) algorithms.Limiter { return halfPeeked{m} }
+	for name, c := range map[string]struct {
+		limiter func(*algorithms.Memory) algorithms.Limiter
+		fail    failmode.Mode
+		granted int
+		counted int64
+	}{
+		"well":              {func(m *algorithms.Memory) algorithms.Limiter { return m }, failmode.Closed, 2, 4},
+		"cannot peek":       {func(m *algorithms.Memory) algorithms.Limiter { return unpeekable{m} }, failmode.Closed, 2, 4},
+		"half a look":       {half, failmode.Closed, 2, 4},
+		"half a look, open": {half, failmode.Open, 2, 4},
+		"an outage, closed": {away, failmode.Closed, 0, 0},
+		"an outage, open":   {away, failmode.Open, 3, 0},
+	} {
+		memory := new(algorithms.Memory)
+		rule := byCost
+		rule.Limit, rule.Limits, rule.Fail = algorithms.Limit{}, windows, c.fail
+		var settled []algorithms.Result
+		m := mustNew(t, ratelimit.Config{Limiter: c.limiter(memory), Rules: []ratelimit.Rule{rule}, Settled: func(_ *http.Request, d algorithms.Decision) { settled = d.Results }})
+		granted := 0
+		serve(m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			for range 3 {
-				grants = append(grants, ratelimit.Add(r.Context(), "units", 2) == nil)
+				if ratelimit.Add(r.Context(), "units", 2) == nil {
+					granted++
+				}
 			}
-		}))
-	serve(h, "GET /?cost=0")
-	if want := []bool{true, true, false}; !slices.Equal(grants, want) {
-		t.Errorf("granted %v, want %v", grants, want)
+		})), "GET /?cost=0")
+		if granted != c.granted {
+			t.Errorf("%s: granted %d times, want %d", name, granted, c.granted)
+		}
+		for i, window := range windows {
+			one := rule
+			one.Limit = window
+			if n := used(t, memory, one); n != c.counted || n > 0 && (len(settled) != 2 || settled[i].Charged != n || settled[i].Err != nil) {
+				t.Errorf("%s: %s counts %d, want %d; Settled was told %+v", name, window, n, c.counted, settled)
+			}
+		}
 	}
-	if got := serve(h, "GET /?cost=0").Header().Get("X-RateLimit-Remaining"); got != "1" {
-		t.Errorf("%s left after 4 of 5", got)
+}
+
+// halfPeeked tells of the first check only.
+type halfPeeked struct{ *algorithms.Memory }
+
+func (h halfPeeked) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	d, err := h.Memory.Peek(ctx, checks...)
+	for i := 1; i < len(d.Results); i++ {
+		d.Results[i] = algorithms.Result{Check: checks[i], Err: context.DeadlineExceeded}
 	}
+	return d, err
 }
 
 // What Add took in advance for a free request, and what is used in the end, are settled.

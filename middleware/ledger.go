@@ -266,14 +266,13 @@ func (s *requestState) final() algorithms.Decision {
 		windows := resultsOf(a.rule, d.Results)
 		for i := range windows {
 			r := &windows[i]
-			if r.Charged = a.chargedBy(i); a.err != nil {
-				r.Err = a.err
-			}
+			r.Charged = a.chargedBy(i)
 			for _, part := range a.parts {
 				if p := &part[i]; !p.At.Before(r.At) {
-					r.At, r.Remaining, r.RetryAfter, r.ResetAfter = p.At, p.Remaining, p.RetryAfter, p.ResetAfter
+					r.Source, r.At, r.Err, r.Remaining, r.RetryAfter, r.ResetAfter = p.Source, p.At, p.Err, p.Remaining, p.RetryAfter, p.ResetAfter
 				}
 			}
+			r.Err = cmp.Or(a.err, r.Err)
 		}
 	}
 	return d

@@ -72,9 +72,10 @@ type Rule struct {
 	// any of the rule's limits.
 	Costs map[string]int64
 	// CostFor returns the cost of one request that the rule limits. 0 is free: the request
-	// passes even without room, is charged nothing and is told what is left; only a Ban denies
-	// it, if the limiter can Peek. Negative means that Costs and Cost apply. If it exceeds the Quota of a limit, the request
-	// is denied. If the cost is known only afterwards, the handler calls [Settle].
+	// passes even without room, whatever Fail says, and is charged nothing but what [Add]
+	// takes. If the limiter can Peek, and answers, it is told what is left, and only a Ban
+	// denies it. Negative means that Costs and Cost apply. If it exceeds the Quota of a limit,
+	// the request is denied. If the cost is known only afterwards, the handler calls [Settle].
 	CostFor func(*http.Request) int64
 	// ChargeOn lists the response statuses that count, such as 401. When any other status
 	// is written, the request is refunded. nil means that all statuses count. Not for
