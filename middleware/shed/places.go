@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	patience  = 50 * time.Millisecond // with a client, before its handler is parked
+	patience  = 50 * time.Millisecond // with a client, in all, before its handler is parked
 	lookAgain = 10 * time.Millisecond // for handlers to park
 	mostBack  = 30 * time.Second      // until who comes back goes on
 )
@@ -21,7 +21,8 @@ const (
 type slot struct {
 	shedder *Shedder
 	level   int
-	blocked atomic.Int64 // since when it has waited for its client; 0 if it does not, isParked if it lost its place
+	waited  atomic.Int64 // for its client, until the wait that is under way
+	blocked atomic.Int64 // since when that is, less waited; 0 if there is none, isParked if it lost its place
 
 	// Guarded by shedder.mu.
 	phase    phase
@@ -29,7 +30,6 @@ type slot struct {
 	admitted time.Duration
 	at       int       // in shedder.working
 	turn     chan bool // says whether it was admitted; nil if no goroutine waits for that
-	paused   bool      // it has waited in the middle of its work, so its duration says nothing
 
 	// In shadow, a request that is over keeps its place for as long as it would have.
 	took time.Duration // once it is over
@@ -234,7 +234,8 @@ func (s *Shedder) park(now time.Duration) {
 		since := p.blocked.Load()
 		if since > 0 && now-time.Duration(since) >= patience && p.took == 0 && p.blocked.CompareAndSwap(since, isParked) {
 			s.drop(p)
-			p.phase, p.paused = parked, true
+			p.phase = parked
+			p.waited.Store(int64(now) - since)
 			s.parked++
 		}
 	}
@@ -270,7 +271,7 @@ func (p *slot) leave(served bool) {
 	if p.phase == gone || p.took > 0 {
 		return
 	}
-	if took := now - p.admitted; served && p.phase == working && p.tells(took) {
+	if took := now - p.admitted; served && p.phase == working && p.tells(took, now) {
 		s.limit.sample(took, now, len(s.working))
 	}
 	switch p.phase {
@@ -294,8 +295,13 @@ func (p *slot) leave(served bool) {
 
 // tells reports whether the limit can learn from how long a request was at work. A
 // request that was refused by somebody did not do the work. The status says so, whoever
-// refused it: this module's limiter, another one, or an upstream.
-func (p *slot) tells(took time.Duration) bool {
+// refused it: this module's limiter, another one, or an upstream. One that has waited for its
+// client says how slow that is.
+func (p *slot) tells(took, now time.Duration) bool {
 	refused := p.status == http.StatusTooManyRequests || p.status >= 400 && took < time.Millisecond
-	return !p.paused && !refused
+	waited := time.Duration(p.waited.Load())
+	if since := p.blocked.Load(); since > 0 { // in another goroutine
+		waited = now - time.Duration(since)
+	}
+	return !refused && waited < patience
 }

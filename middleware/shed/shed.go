@@ -34,9 +34,10 @@ import (
 //
 //   - A response that is flushed or hijacked is a stream from then on, and no longer
 //     counts.
-//   - If other requests wait for a place, a handler that has waited 50 ms for its client,
-//     in a Read of the body or a Write, does not count until the client continues. Then
-//     the Read or Write returns once there is a place again, after 30 s at the latest.
+//   - If other requests wait for a place, a handler that is waiting for its client, in a
+//     Read of the body or a Write, and has done so for 50 ms in all, does not count until
+//     the client continues. Then the Read or Write returns once there is a place again,
+//     after 30 s at the latest.
 //   - If the Shedder is outside an [http.TimeoutHandler], a handler counts only until the
 //     timeout, even if it runs on after that. Put the Shedder inside.
 type Shedder struct {

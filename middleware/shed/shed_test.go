@@ -497,6 +497,63 @@ func TestSlowBodiesHoldNoPlaces(t *testing.T) {
 	}
 }
 
+// Nor do clients that send a byte again and again, however soon the next one comes.
+func TestDrippingBodiesHoldNoPlaces(t *testing.T) {
+	for _, c := range []struct {
+		clients int
+		every   time.Duration
+	}{{20, 45 * time.Millisecond}, {100, 60 * time.Millisecond}, {400, time.Second}} {
+		t.Run(fmt.Sprintf("%d, every %v", c.clients, c.every), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := fixed(16)
+				h := s.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					if r.Body != nil {
+						_, _ = io.ReadAll(r.Body)
+					}
+					time.Sleep(10 * time.Millisecond)
+				}))
+				var all sync.WaitGroup
+				for range c.clients {
+					r := request(shed.Low)
+					r.Body = &drips{int(time.Minute / c.every), c.every}
+					all.Go(func() { h.ServeHTTP(httptest.NewRecorder(), r) })
+					time.Sleep(5 * time.Millisecond)
+				}
+				served := 0
+				for range 100 {
+					w := httptest.NewRecorder()
+					if h.ServeHTTP(w, request(shed.Low)); w.Code == http.StatusOK {
+						served++
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+				if served < 95 {
+					t.Errorf("%d of 100 others are served", served)
+				}
+				all.Wait()
+				wantMetrics(t, s, idle)
+			})
+		})
+	}
+}
+
+// A drips body is so many bytes, one at a time.
+type drips struct {
+	left  int
+	every time.Duration
+}
+
+func (d *drips) Read([]byte) (int, error) {
+	if d.left == 0 {
+		return 0, io.EOF
+	}
+	d.left--
+	time.Sleep(d.every)
+	return 1, nil
+}
+
+func (*drips) Close() error { return nil }
+
 // The limit does not learn from what did not do the work: requests that somebody refuses
 // at once, streams after their beginning, panics.
 func TestWhatTheLimitDoesNotLearnFrom(t *testing.T) {

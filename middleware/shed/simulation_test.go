@@ -1,6 +1,7 @@
 package shed_test
 
 import (
+	"io"
 	"math"
 	"net/http"
 	"testing"
@@ -138,6 +139,38 @@ func TestTheLimitDoesNotDrift(t *testing.T) {
 	}}
 	if o := simulate(t, waves, &shed.Shedder{Min: 8}); o.Goodput < .8 || o.Critical < .99 || o.Most > 48 {
 		t.Errorf("waves: %v", o)
+	}
+}
+
+// An hour in which nothing happens but a few requests of slow clients makes no overload worse.
+func TestSlowClientsInQuietTimesMoveNoLimit(t *testing.T) {
+	read := func(_ http.ResponseWriter, r *http.Request) { _, _ = io.ReadAll(r.Body) }
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc
+		body    func() io.ReadCloser
+	}{
+		"the body ends late":      {read, func() io.ReadCloser { return overload.SlowBody(10 * s) }},
+		"a byte now and then":     {read, func() io.ReadCloser { return &drips{200, 45 * time.Millisecond} }},
+		"the response is blocked": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(nil) }, func() io.ReadCloser { return nil }},
+		"read beside the work": {func(_ http.ResponseWriter, r *http.Request) {
+			go func() { _, _ = r.Body.Read(nil) }()
+			time.Sleep(10 * s)
+		}, func() io.ReadCloser { return overload.SlowBody(11 * s) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := new(shed.Shedder)
+				h := s.Handler(c.handler)
+				for range 1440 {
+					go h.ServeHTTP(&overload.Response{Slow: 10 * time.Second}, (&http.Request{Body: c.body()}).WithContext(t.Context()))
+					time.Sleep(2500 * time.Millisecond)
+				}
+				time.Sleep(time.Minute)
+				if o := (overload.Scenario{Length: 90 * time.Second, From: 30 * time.Second, Load: always(2)}).Run(s); o.Most > 30 || o.Goodput < .95 {
+					t.Error(o)
+				}
+			})
+		})
 	}
 }
 

@@ -19,14 +19,21 @@ func (p *slot) watch(w http.ResponseWriter, r *http.Request) (http.ResponseWrite
 
 // Begin says that the handler waits for its client from now on. It returns false if another
 // goroutine has said so.
-func (p *slot) Begin() bool { return p.blocked.CompareAndSwap(0, int64(p.shedder.now())) }
+func (p *slot) Begin() bool {
+	return p.blocked.CompareAndSwap(0, int64(p.shedder.now())-p.waited.Load())
+}
 
 // End says that the handler goes on. If somebody else needed its place, End waits until it
 // has one again.
 func (p *slot) End(begun bool) {
-	if begun && p.blocked.Swap(0) == isParked {
-		p.comeBack()
+	if !begun {
+		return
 	}
+	if since := p.blocked.Swap(0); since != isParked {
+		p.waited.Store(int64(p.shedder.now()) - since)
+		return
+	}
+	p.comeBack()
 }
 
 // Status notes the status of the response.
