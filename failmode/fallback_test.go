@@ -216,3 +216,20 @@ func TestOnlyWhatIsStillChargedIsRefunded(t *testing.T) {
 		})
 	}
 }
+
+// mute settles nothing, and says nothing about it.
+type mute struct{ algorithms.Memory }
+
+func (*mute) Settle(context.Context, ...algorithms.Charge) ([]algorithms.Result, error) {
+	return nil, nil
+}
+
+// A charge that the limiter leaves out of its answer is not settled, which is said.
+func TestALimiterThatAnswersNoSettlement(t *testing.T) {
+	g := &Guard{Limiter: new(mute), Instances: 1}
+	defer func() { _ = g.Close() }()
+	charged := taken(t, g, check("r", 5, Closed)).Results
+	if results, err := g.Settle(t.Context(), chargesOf(0, charged...)...); err == nil || len(results) != 1 || results[0].Err == nil || results[0].Charged != 1 {
+		t.Errorf("%+v, %v", results, err)
+	}
+}

@@ -3,6 +3,7 @@ package failmode
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 )
@@ -49,6 +50,8 @@ func (g *Guard) settleStore(ctx context.Context, charges []algorithms.Charge) ([
 	settled, err := g.Limiter.Settle(ctx, there...)
 	if len(settled) == len(sent) {
 		setAt(results, sent, settled)
+	} else if err == nil {
+		err = fmt.Errorf("%T: %d results for %d charges: return one for each charge, in their order", g.Limiter, len(settled), len(sent))
 	}
 	for _, i := range sent {
 		g.denied.Forget(&charges[i].Result.Check)

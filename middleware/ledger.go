@@ -140,6 +140,8 @@ func (s *requestState) setCost(rule string, units int64) (now bool, err error) {
 		return false, errors.New("the handler has returned; settle before that, or call Hold first")
 	case a.settled:
 		return false, errors.New("settled before; a rule's charge is settled once per request")
+	case !slices.ContainsFunc(a.parts, func(part []algorithms.Result) bool { return isCharged(&algorithms.Decision{Results: part}) }):
+		return false, nil // and Add may still take units
 	}
 	a.settled, a.cost = true, units
 	return s.kept, nil

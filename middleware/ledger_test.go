@@ -121,6 +121,11 @@ func TestTheLedgerBalances(t *testing.T) {
 		}, settles: 1},
 		"settled afterwards": {handler: func(*scene) {}, after: func(s *scene) { s.cannotSettle(0) }, tokens: 40},
 
+		"free, so settled at nothing, and then added": {
+			change:  func(c *ratelimit.Config) { c.Rules[0].CostFor = func(*http.Request) int64 { return 0 } },
+			handler: func(s *scene) { s.settle(5); s.add(41); s.settle(7) }, tokens: 7, settles: 1, takes: 1,
+		},
+
 		"added below the charge":   {handler: func(s *scene) { s.add(10, 10); s.counted(40) }, tokens: 20, settles: 1},
 		"added the charge":         {handler: func(s *scene) { s.add(40, 0) }, tokens: 40},
 		"added nothing":            {handler: func(s *scene) { s.add(0) }, settles: 1},
@@ -182,6 +187,7 @@ func TestTheLedgerBalances(t *testing.T) {
 		"an outage at the end":    {fails: "tokens", handler: func(s *scene) { s.settle(7) }, tokens: 40, settles: 1},
 		"an outage after Add":     {fails: "tokens", handler: func(s *scene) { s.add(45) }, tokens: 50, settles: 1, takes: 1},
 		"an outage at the status": {fails: "tokens", change: byStatus, handler: func(s *scene) { s.w.WriteHeader(200) }, tokens: 40, settles: 1},
+		"a limiter says nothing":  {fails: "tokens", handler: func(s *scene) { s.spy.mute = true; s.settle(7) }, tokens: 40, settles: 1},
 		"an outage of the other":  {fails: "rows", change: byBoth, handler: func(s *scene) { s.w.WriteHeader(200) }, settles: 1},
 	} {
 		for where, two := range processes {

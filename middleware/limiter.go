@@ -138,7 +138,11 @@ func (l *limiter) Settle(ctx context.Context, charges ...algorithms.Charge) ([]a
 		ctx, cancel = context.WithTimeout(ctx, foreignTimeout)
 		defer cancel()
 	}
-	return l.Limiter.Settle(ctx, charges...)
+	results, err := l.Limiter.Settle(ctx, charges...)
+	if err == nil && len(results) != len(charges) {
+		err = fmt.Errorf("%T: %d results for %d charges: return one for each charge, in their order", l.Limiter, len(results), len(charges))
+	}
+	return results, err
 }
 
 // ask calls the limiter's Take or Peek. Checks that it could not decide follow their fail

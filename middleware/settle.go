@@ -26,10 +26,10 @@ var ErrNoRule = errors.New("middleware: no such rule")
 // stays charged, is logged, and has an Err in [Config].Settled.
 //
 // Settle returns nil and does nothing if the rule does not apply to the request, or has
-// charged nothing. The error wraps [ErrNoRule] if no rule has this name, or if ctx is not
-// that of a request behind a Middleware, such as context.Background(). If several
-// chained middlewares have one, Settle is for the innermost. Settle a rule once per
-// request: further calls return an error, and so do calls after ChargeOn has refunded the
+// charged nothing so far, as before the first Add to a free request. The error wraps
+// [ErrNoRule] if no rule has this name, or if ctx is not that of a request behind a
+// Middleware, such as context.Background(). If several chained middlewares have one, Settle
+// is for the innermost. Settle a rule once per request: further calls return an error, and so do calls after ChargeOn has refunded the
 // rule or the request is over, negative units, and rules with in_flight.
 //
 // Any goroutine may call Settle.

@@ -92,6 +92,7 @@ type spy struct {
 	algorithms.Limiter
 	takes, settles atomic.Int64
 	fails          string // the rule that it cannot settle
+	mute           bool   // it settles nothing, and says nothing
 }
 
 func (l *spy) Unwrap() algorithms.Limiter { return l.Limiter }
@@ -103,6 +104,9 @@ func (l *spy) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.
 
 func (l *spy) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
 	l.settles.Add(1)
+	if l.mute {
+		return nil, nil
+	}
 	charges = slices.Clone(charges)
 	var err error
 	for i := range charges {
