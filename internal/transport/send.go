@@ -83,7 +83,7 @@ func (t *Transport) answer(p *pending, c *Call) Response {
 	if p.err == nil && (!t.Sharded || len(p.in.calls) == 1) {
 		r.Err = t.unsent(c.Key(), r.Err)
 	}
-	r.Err = t.failed(p.ctx, c.Key(), r.Err)
+	r.Err = t.failed(p.ctx, r.Err)
 	if p.in != nil && len(p.in.members) > 1 {
 		r.Err = batchError{r.Err, p.in.id}
 	}
@@ -143,7 +143,7 @@ func (t *Transport) pass(ctx context.Context, calls []*Call) {
 
 // failed does what a failure calls for, and returns its error for the caller:
 // what came because the budget is over says so.
-func (t *Transport) failed(ctx context.Context, key string, err error) error {
+func (t *Transport) failed(ctx context.Context, err error) error {
 	if t.reload != nil && (ClassOf(err) != ClassBusy || Moved(err)) { // maybe of a node that is gone
 		t.reloads.Do(func() { t.reload(ctx) })
 	}
