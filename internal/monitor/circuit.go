@@ -54,6 +54,7 @@ type Circuit struct {
 	probing bool      // while watched
 	probed  time.Time // when that last began
 	well    time.Time // when that was last good
+	anew    time.Time // when a new connection was last tried after one that was good
 	success time.Time // when a decision was last sent that succeeded, while watched
 	backoff int       // by how much to multiply the good probes that are needed
 	since   time.Time // of the last opening or closing
@@ -140,6 +141,18 @@ func (c *Circuit) judge(err error, now time.Time) (well bool) {
 		c.err = err
 	}
 	return well
+}
+
+// asksAnew reports whether a new connection is to be tried after an error beside a good probe,
+// which it is once a minute: decisions may be on older connections than probes.
+func (c *Circuit) asksAnew(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now.Sub(c.anew) < time.Minute {
+		return false
+	}
+	c.anew = now
+	return true
 }
 
 // abandon ends a probe of which nothing is known.

@@ -29,7 +29,8 @@ package monitor
 //
 // If a server answers errors on an old connection and is well on a new one, its address has
 // come to mean another server, or permissions have changed. Then the idle connections of
-// decisions are closed: go-redis would keep them.
+// decisions are closed: go-redis would keep them. After an error beside a good probe, a new
+// one is tried once a minute, since decisions may be on older connections than probes.
 //
 // # Until a probe is answered, and after a good one
 //

@@ -116,7 +116,8 @@ func TestVerdicts(t *testing.T) {
 		asked, anew        int64
 		redials            int64
 	}{
-		"an error, the server is well":                         {wrongType, 1, nil, nil, nil, false, false, 1, 0, 0},
+		"an error, the server is well":                         {wrongType, 1, nil, nil, nil, false, false, 2, 1, 1},
+		"an error, the server is well for old connections":     {wrongType, 1, nil, tooMany, nil, false, false, 2, 1, 0},
 		"an error, in whatever words":                          {answer("NAPPING"), 1, answer("NAPPING"), answer("NAPPING"), nil, false, true, 2, 1, 0},
 		"refused":                                              {syscall.ECONNREFUSED, 1, io.EOF, syscall.ECONNREFUSED, nil, false, true, 2, 1, 0},
 		"reset, by a proxy that closes connections":            {syscall.ECONNRESET, 1, io.EOF, nil, nil, false, false, 2, 1, 0},
@@ -197,8 +198,11 @@ func TestErrorsBesideGoodProbes(t *testing.T) {
 				if state.Open != c.open || c.open && !errors.Is(state.Err, c.err) {
 					t.Errorf("open %v, want %v; %v", state.Open, c.open, state.Err)
 				}
-				if most := 1 + int64(time.Since(begun)/probeInterval); s.asked.Load() > most {
+				if most := 1 + int64(time.Since(begun)/probeInterval); s.asked.Load()-s.anew.Load() > most {
 					t.Errorf("%d probes, want at most %d", s.asked.Load(), most)
+				}
+				if n := s.redials.Load(); transport.Answered(c.err) != (n > 0) || n > 1+int64(time.Since(begun)/time.Minute) {
+					t.Errorf("old connections were closed %d times", n)
 				}
 				if c.open && !strings.Contains(log.String(), "circuit open") {
 					t.Errorf("logged:\n%s", log)

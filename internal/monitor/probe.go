@@ -33,44 +33,52 @@ func (m *Monitor) safely(f func() error) error { return m.work.Safely(f) }
 // that fails.
 func (m *Monitor) check(c *Circuit, because error) {
 	begun := time.Now()
-	err := m.ask(c.shard)
+	anew, err := m.ask(c.shard)
 	if m.ctx.Err() != nil { // End has ended the probe, which says nothing about the shard
 		c.abandon()
 		return
 	}
-	if kindOf(err) == fine || errors.Is(err, transport.ErrGone) {
+	gone := errors.Is(err, transport.ErrGone)
+	if kindOf(err) == fine || gone {
 		err = nil
 	} else {
 		m.calls.count(begun, nil, err)
 		err = fmt.Errorf("failmode: probe: %w; before it, a decision: %s", err, because.Error())
 	}
-	if !c.judge(err, time.Now()) {
+	if now := time.Now(); !c.judge(err, now) {
 		m.trip(c)
 	} else if transport.Answered(because) {
 		m.logUnexpected(m.ctx, because)
+		if err == nil && !gone && (anew || c.asksAnew(now) && m.askAnew(c.shard, because) == nil) {
+			m.redial(c)
+		}
 	}
+}
+
+// redial closes the idle connections of decisions to a shard that answers errors on old
+// connections and is well on a new one: its address has come to mean another server, or
+// permissions have changed. go-redis would keep them.
+func (m *Monitor) redial(c *Circuit) {
+	_ = m.safely(func() error { m.store.Redial(m.ctx, c.shard); return nil })
 }
 
 // ask probes a shard, and returns what is wrong with it. Where the connection that is kept
 // fails, a new one is tried before the shard is blamed: a server or a firewall may have
 // closed the old one. Where the store allows no such connections, the probe goes the way of
 // all decisions.
-func (m *Monitor) ask(shard int) error {
+func (m *Monitor) ask(shard int) (anew bool, _ error) {
 	err := m.safely(func() error { return m.store.Ask(m.ctx, shard, false) })
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		return m.safely(func() error { return m.store.Probe(m.ctx, shard) })
+		return false, m.safely(func() error { return m.store.Probe(m.ctx, shard) })
 	case kindOf(err) == fine:
-		return nil
+		return false, nil
 	}
-	return m.askAnew(shard, err)
+	return true, m.askAnew(shard, err)
 }
 
 // askAnew probes a shard on a new connection, after an error on an old one. A busy process
-// may have no time for it, and then silence on the old one stands. If the shard
-// answers errors there and is well here, its address has come to mean another server, or
-// permissions have changed. Then decisions need new connections, too: go-redis would keep
-// the old ones.
+// may have no time for it, and then silence on the old one stands.
 func (m *Monitor) askAnew(shard int, before error) error {
 	ctx := m.ctx
 	if kindOf(before) == late { // so that a circuit opens soon
@@ -79,9 +87,6 @@ func (m *Monitor) askAnew(shard int, before error) error {
 		ctx = within
 	}
 	err := m.safely(func() error { return m.store.Ask(ctx, shard, true) })
-	if err == nil && transport.Answered(before) {
-		_ = m.safely(func() error { m.store.Redial(m.ctx, shard); return nil })
-	}
 	if err != nil && kindOf(before) == late {
 		return before
 	}
@@ -147,8 +152,8 @@ func (m *Monitor) untilWell(c *Circuit, name string) error {
 			if before := c.probeFailed(err); transport.ClassOf(before) != transport.ClassOf(err) {
 				m.logOpen(name, err) // for example, a server that returns with another password
 			}
-			if transport.Answered(err) {
-				_ = m.askAnew(c.shard, err)
+			if transport.Answered(err) && m.askAnew(c.shard, err) == nil {
+				m.redial(c)
 			}
 		case err != nil:
 			good = 0 // nothing was sent
