@@ -154,7 +154,7 @@ var table = []row{
 			part, err := f.share.limit(l) // rounded up, it would admit more than the limit in all regions together
 			if cost := r.largestCost(); err != nil {
 				f.say("%w; raise the limit or Config.Share", err)
-			} else if f.share.part != nil && part.Quota() < cost {
+			} else if f.share.part != nil && part.Quota() < cost && set.field != "" {
 				f.say("the share %s of %s holds %d units, and a request costs up to %d: it would never pass; raise the limit or Config.Share",
 					f.share.text, l, part.Quota(), cost)
 			}
@@ -352,10 +352,11 @@ var table = []row{
 	}},
 }
 
-// above says that a cost is more than a limit can ever hold.
+// above says that a cost is more than a limit can ever hold. LimitsFor may return such limits,
+// which deny.
 func (f *found) above(at []any, cost int64, set *limitSet) {
 	for _, l := range set.valid {
-		if quota := l.Quota(); cost > quota {
+		if quota := l.Quota(); cost > quota && set.field != "" {
 			f.in(at, "%d is above the %d units that %s can hold: no request would pass", cost, quota, set.name(l))
 		}
 	}

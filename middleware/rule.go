@@ -56,9 +56,10 @@ type Rule struct {
 	Tiers map[string][]algorithms.Limit
 	// LimitsFor returns the limits of one request; [Unlimited] exempts the request. If it
 	// returns none or unusable ones, Tiers and Limit apply. Limits are unusable if
-	// one is invalid, if ChargeOn, Ban or Lease does not allow them, or if Config.Share
-	// leaves a limit with less than one unit. Unusable limits are logged. The Middleware does
-	// not change the returned slice.
+	// one is invalid, if ChargeOn, Ban or Lease does not allow them, if one is in_flight and
+	// the rule has costs, or if Config.Share leaves a limit with less than one unit. Unusable
+	// limits are logged. A limit that holds less than a request costs denies it. The Middleware
+	// does not change the returned slice.
 	LimitsFor func(*http.Request) []algorithms.Limit
 	// Overrides replace all limits above for single clients.
 	Overrides []Override
@@ -196,7 +197,7 @@ func (r *Rule) own() []algorithms.Limit {
 // A limitSet is limits that a request may have together: the rule's own, or those of a tier or
 // an override.
 type limitSet struct {
-	field      string // of Rule
+	field      string // of Rule; "" is what LimitsFor has returned
 	at         []any  // which part of the field
 	by         string // "" is the rule itself
 	all, valid []algorithms.Limit

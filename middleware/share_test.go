@@ -42,6 +42,9 @@ func TestShares(t *testing.T) {
 		{0.29, "", "100/1h", "29/1h 2"},
 		{0.5, "", "7/1m", "3/1m 2"},
 		{0.5, "", "1/1m", "50/1h 2"}, // half of one unit is none
+		{0.5, "", "3/1m", "1/1m 2"},  // less than the cost: denied
+		{0, "", "1/1m", "1/1m 2"},
+		{0, "", "9 in flight", "101/1h 2"},
 		{0.25, "", "999999999999999/1s fixed_window", "249999999999999/1s fixed_window 2"},
 		{1.0 / 3, "", "", "33/1h 2"},
 	} {

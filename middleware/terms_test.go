@@ -100,8 +100,9 @@ func TestLimitsFor(t *testing.T) {
 	rule := perHour("r", 5)
 	rule.Tiers = map[string][]algorithms.Limit{"pro": {algorithms.PerHour(50)}}
 	rule.LimitsFor = func(*http.Request) []algorithms.Limit { return returns }
+	rule.Costs = map[string]int64{"/reports": 5}
 	charged := rule
-	charged.Name, charged.ChargeOn = "charged", []int{401}
+	charged.Name, charged.ChargeOn, charged.Cost = "charged", []int{401}, 5 // more than some limits hold
 	asked := 0
 	m := mustNew(t, ratelimit.Config{
 		Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{rule, charged}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
@@ -112,16 +113,16 @@ func TestLimitsFor(t *testing.T) {
 		want    string
 		asked   int
 	}{
-		{nil, "map[charged:50/1h 1 r:50/1h 1]", 1},
-		{[]algorithms.Limit{algorithms.PerMinute(3)}, "map[charged:3/1m 1 r:3/1m 1]", 0},
+		{nil, "map[charged:50/1h 5 r:50/1h 1]", 1},
+		{[]algorithms.Limit{algorithms.PerMinute(3)}, "map[charged:3/1m 5 r:3/1m 1]", 0},
 		{ratelimit.Unlimited(), "map[]", 0},
-		{[]algorithms.Limit{{Rate: 9, Period: time.Minute, Burst: 3}}, "map[charged:50/1h 1 r:9/1m burst 3 1]", 1}, // no window
-		{[]algorithms.Limit{{Rate: -1, Period: time.Hour}}, "map[charged:50/1h 1 r:50/1h 1]", 1},                   // not quite Unlimited
-		{[]algorithms.Limit{{}}, "map[charged:50/1h 1 r:50/1h 1]", 1},
-		{[]algorithms.Limit{algorithms.PerMinute(3), algorithms.PerMinute(4)}, "map[charged:50/1h 1 r:50/1h 1]", 1}, // one count
-		{[]algorithms.Limit{{Rate: 5}}, "map[charged:50/1h 1 r:50/1h 1]", 1},
-		{[]algorithms.Limit{{Period: time.Hour}}, "map[charged:50/1h 1 r:50/1h 1]", 1},
-		{[]algorithms.Limit{{Rate: 1, Period: 1, Algorithm: "none"}}, "map[charged:50/1h 1 r:50/1h 1]", 1},
+		{[]algorithms.Limit{{Rate: 9, Period: time.Minute, Burst: 3}}, "map[charged:50/1h 5 r:9/1m burst 3 1]", 1}, // no window
+		{[]algorithms.Limit{{Rate: -1, Period: time.Hour}}, "map[charged:50/1h 5 r:50/1h 1]", 1},                   // not quite Unlimited
+		{[]algorithms.Limit{{}}, "map[charged:50/1h 5 r:50/1h 1]", 1},
+		{[]algorithms.Limit{algorithms.PerMinute(3), algorithms.PerMinute(4)}, "map[charged:50/1h 5 r:50/1h 1]", 1}, // one count
+		{[]algorithms.Limit{{Rate: 5}}, "map[charged:50/1h 5 r:50/1h 1]", 1},
+		{[]algorithms.Limit{{Period: time.Hour}}, "map[charged:50/1h 5 r:50/1h 1]", 1},
+		{[]algorithms.Limit{{Rate: 1, Period: 1, Algorithm: "none"}}, "map[charged:50/1h 5 r:50/1h 1]", 1},
 	} {
 		returns, asked = c.returns, 0
 		if got := fmt.Sprint(checked(t, m, request("GET /", "Tier", "pro"))); got != c.want || asked != c.asked {
