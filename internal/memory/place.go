@@ -22,6 +22,8 @@ type shard struct {
 	sketches sketches
 
 	evicted, overflowed uint64 // see Stats
+
+	_ [8]byte // to whole cache lines, so that no two cores fight for one
 }
 
 // A place is where a count is stored.

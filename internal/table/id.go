@@ -20,8 +20,8 @@ const odd = 0x9e3779b97f4a7c15
 
 // ID returns the ID of a count, and a hash of its key alone.
 func (s *Seeds) ID(n step.Name) (id ID, ofKey uint64) {
-	ofKey = maphash.String(s[0], n.Key)
-	id[0] = (ofKey*odd ^ maphash.String(s[0], n.Rule)) * odd
-	id[1] = (maphash.String(s[1], n.Key)*odd ^ maphash.String(s[1], n.Rule)) * odd
+	ofKey, rule := maphash.String(s[0], n.Key), maphash.String(s[0], n.Rule)
+	id[0] = (ofKey*odd ^ rule) * odd
+	id[1] = (maphash.String(s[1], n.Key)*odd ^ rule) * odd
 	return ID{(id[0] ^ n.Window) * odd, (id[1]^n.Window)*odd | 1}, ofKey // the first half differs in each window
 }
