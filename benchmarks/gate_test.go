@@ -32,8 +32,8 @@ var (
 	scriptCPU      = bound{"Redis CPU of a decision, pipelined / the baseline script's", 4}
 	deniedScripts  = bound{"scripts that Redis runs for a denied request", 0.05}
 	denied         = bound{"a denied request: CPU time / that of only writing the 429", 16}
-	inMemoryTime   = bound{"in memory: CPU time / httprate's", 3}
-	inMemoryAllocs = bound{"in memory: allocations", 5}
+	inMemoryTime   = bound{"in memory: CPU time / httprate's", 2}
+	inMemoryAllocs = bound{"in memory: allocations", 4}
 	noRuleAllocs   = bound{"allocations of a request that no rule matches", 0}
 )
 

@@ -10,14 +10,14 @@ import (
 )
 
 // BenchmarkMemory is a request with the limits in this process, admitted and
-// denied, beside peers.
+// denied, by one rule and by the standard stack, beside peers.
 func BenchmarkMemory(b *testing.B) {
-	run := func(b *testing.B, ip algorithms.Limit, status int) {
-		rules := standard()
+	run := func(b *testing.B, n int, ip algorithms.Limit, status int) {
+		rules := standard()[:n]
 		rules[0].Limit = ip
 		ours := handler(b, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules, Logger: new(log).logger()})
 		all := []contender{{"handler", serving(ours, status), nil}}
-		for _, p := range memoryPeers(b, layered(ip)) {
+		for _, p := range memoryPeers(b, layered(ip)[:n]) {
 			all = append(all, contender{p.name, serving(p.handler, status), nil})
 		}
 		for _, c := range all {
@@ -26,8 +26,10 @@ func BenchmarkMemory(b *testing.B) {
 		}
 		compare(b, load{timed: inProcess}, all)
 	}
-	b.Run("admitted", func(b *testing.B) { run(b, perIP, http.StatusNoContent) })
-	b.Run("denied", func(b *testing.B) { run(b, usedUp, http.StatusTooManyRequests) })
+	b.Run("admitted", func(b *testing.B) { run(b, 3, perIP, http.StatusNoContent) })
+	b.Run("denied", func(b *testing.B) { run(b, 3, usedUp, http.StatusTooManyRequests) })
+	b.Run("one_admitted", func(b *testing.B) { run(b, 1, perIP, http.StatusNoContent) })
+	b.Run("one_denied", func(b *testing.B) { run(b, 1, usedUp, http.StatusTooManyRequests) })
 	take := taking(new(algorithms.Memory))
 	warm(b, take)
 	b.Run("take", func(b *testing.B) { loop(b, take) })
