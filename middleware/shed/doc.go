@@ -6,7 +6,9 @@ package shed
 // gives up is decided under it, so a grant that meets a timeout is not lost
 // (TestNoPlaceIsLost). There is no timer for slow clients: a Read of the body or a Write
 // notes when it began. Handlers that wait, and have waited for 50 ms in all, are looked for
-// only when places run out, at most every 10 ms.
+// only when places run out, at most every 10 ms. A Read in another goroutine counts, too,
+// though the handler may work meanwhile: otherwise a few slow bodies would take all places
+// of a Shedder in front of a proxy.
 //
 // The limit moves once a window (1 s and 50 samples). While requests are slow, throughput
 // decides: it follows the limit behind a slow dependency, and does not in an overload. The

@@ -37,7 +37,9 @@ import (
 //   - If other requests wait for a place, a handler that is waiting for its client, in a
 //     Read of the body or a Write, and has done so for 50 ms in all, does not count until
 //     the client continues. Then the Read or Write returns once there is a place again,
-//     after 30 s at the latest.
+//     after 30 s at the latest. If another goroutine reads the body, as that of
+//     httputil.ReverseProxy does, the handler may be at work meanwhile, and so may be more
+//     than the limit: read the whole body before.
 //   - If the Shedder is outside an [http.TimeoutHandler], a handler counts only until the
 //     timeout, even if it runs on after that. Put the Shedder inside.
 type Shedder struct {
