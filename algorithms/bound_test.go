@@ -15,7 +15,13 @@ func TestInvalidChecksHaveNoNumbers(t *testing.T) {
 		{Limit: Limit{Rate: 0, Period: time.Second}},
 		{Limit: Limit{Rate: 7, Period: time.Second, Algorithm: "fixed_windou"}},
 		{Limit: Limit{Rate: 7, Period: time.Second}, Look: true},
-		{Limit: Limit{Rate: 7, Period: time.Second, Burst: 7}, Lease: true},
+		{Limit: Limit{Rate: 7, Period: time.Second}, Sync: 51 * time.Millisecond},
+		{Limit: Limit{Rate: 7, Period: time.Hour}, Sync: 19 * time.Millisecond},
+		{Limit: Limit{Rate: 7, Period: time.Hour}, Sync: 1001 * time.Millisecond},
+		{Limit: Limit{Rate: 7, Period: time.Hour, Algorithm: SlidingLog}, Sync: time.Second},
+		{Limit: Limit{Rate: 7, Period: time.Hour, Burst: 7, Algorithm: LeakyBucket}, Sync: time.Second},
+		{Limit: MaxInFlight(7), Sync: time.Second},
+		{Limit: Limit{Rate: 7, Period: time.Hour}, Sync: time.Second, Provisional: true},
 		{},
 	} {
 		var p step.Params

@@ -19,9 +19,11 @@ type Check struct {
 	Fail   FailMode // what to do if the store cannot count; zero counts locally
 	Shadow bool     // decided and counted, never enforced
 
-	// Lease is for a hot key: a Guard takes its units from the store in batches. Only for
-	// fixed_window and sliding_window.
-	Lease bool
+	// Sync is for a hot key: a Guard decides by a copy of the store's state, and tells the
+	// store each Sync what was used. 20 ms to 1 s, and at most a twentieth of the limit's
+	// period; 0 has the store decide each request. Not for sliding_log, leaky_bucket and
+	// in_flight, nor with the three fields below.
+	Sync time.Duration
 
 	// Provisional says that the charge is often refunded soon, as with ChargeOn of a
 	// Middleware. A Guard remembers a denial for 20 ms only.
@@ -61,7 +63,7 @@ func (c Check) Validate() error {
 	if c.Cost > 1 && c.Limit.held() {
 		bad(fmt.Errorf("cost: a request in flight costs 1, got %d; leave it 0, and count units by another rule, such as \"1000/1m\"", c.Cost))
 	}
-	for _, err := range []error{c.badLease(), c.badLook()} {
+	for _, err := range []error{c.badSync(), c.badLook()} {
 		if err != nil {
 			bad(err)
 		}
@@ -71,7 +73,7 @@ func (c Check) Validate() error {
 
 // okBeside is Validate without the reasons, for all but the limit.
 func (c *Check) okBeside() bool {
-	return c.Cost >= 0 && c.MaxDelay >= 0 && (c.Cost <= 1 || !c.Limit.held()) && (!c.Lease || c.badLease() == nil) && (!c.Look || c.badLook() == nil)
+	return c.Cost >= 0 && c.MaxDelay >= 0 && (c.Cost <= 1 || !c.Limit.held()) && (c.Sync == 0 || c.badSync() == nil) && (!c.Look || c.badLook() == nil)
 }
 
 // leastCost is the number of units without which the check is denied; [step.Look] for a look.
@@ -95,10 +97,19 @@ func (c *Check) badLook() error {
 	return nil
 }
 
-// badLease says why units cannot be leased.
-func (c *Check) badLease() error {
-	if row := c.Limit.row(); c.Lease && row != nil && !row.Aligned {
-		return fmt.Errorf("lease: only %s and %s grant blocks, not %s", FixedWindow, SlidingWindow, row.Name)
+// badSync says why the check cannot be decided by copies.
+func (c *Check) badSync() error {
+	switch row := c.Limit.row(); {
+	case c.Sync == 0 || row == nil:
+		return nil
+	case c.Sync < 20*time.Millisecond || c.Sync > time.Second:
+		return fmt.Errorf("sync: must be 20ms to 1s, or 0, got %s; write the unit, as in 50*time.Millisecond", c.Sync)
+	case row.Log || row.Queue || row.Held:
+		return fmt.Errorf("sync: not with %s, whose states cannot be copied", row.Name)
+	case !row.Calendar && c.Sync > c.Limit.Period/20:
+		return fmt.Errorf("sync: must be at most a twentieth of the period %s, got %s", c.Limit.Period, c.Sync)
+	case c.Look || c.StoreOnly || c.Provisional:
+		return errors.New("sync: not with Look, StoreOnly or Provisional")
 	}
 	return nil
 }

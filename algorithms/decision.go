@@ -34,7 +34,7 @@ const (
 	SourceRedis      Source = "redis"       // Redis counted it
 	SourceMemory     Source = "memory"      // this process counted it, as configured
 	SourceDenyCache  Source = "deny_cache"  // this process denied it, by the store's last answer
-	SourceLease      Source = "lease"       // units of a batch that the store had granted to this process
+	SourceSync       Source = "sync"        // this process counted it, and tells the store
 	SourceFallback   Source = "fallback"    // this process counted it, because Redis could not
 	SourceFailOpen   Source = "fail_open"   // not counted: passed
 	SourceFailClosed Source = "fail_closed" // not counted: denied

@@ -47,7 +47,8 @@ type settlement struct {
 }
 
 // prepareSettle returns the charges' results, for Settle to return, and the corrections
-// of those charges that a store of this source made and that are to cost something else.
+// of those charges that a store of this source, or a copy of its state, made and that are to
+// cost something else.
 // If a charge is invalid, it prepares nothing.
 func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, error) {
 	if err := invalidCharges(charges); err != nil {
@@ -57,7 +58,7 @@ func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, err
 	var cs []settlement
 	for i := range charges {
 		res, cost := &results[i], charges[i].Cost
-		if *res = charges[i].Result; res.Source != source || res.Charged <= 0 || res.Charged == cost {
+		if *res = charges[i].Result; res.Source != source && res.Source != SourceSync || res.Charged <= 0 || res.Charged == cost {
 			continue
 		}
 		p := paramsOf(&res.Check)

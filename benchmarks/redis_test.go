@@ -126,7 +126,7 @@ func (l limited) decided(b *testing.B, before map[string]float64) {
 }
 
 // known are the sources that a measured decision may have.
-var known = []algorithms.Source{algorithms.SourceRedis, algorithms.SourceDenyCache, "lease"}
+var known = []algorithms.Source{algorithms.SourceRedis, algorithms.SourceDenyCache, algorithms.SourceSync}
 
 // A contender is one of several that are asked for the same.
 type contender struct {

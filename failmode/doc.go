@@ -22,7 +22,7 @@ package failmode
 //
 // A Guard decides in this order. What an earlier step decides, a later one does not see.
 //
-//  1. Leases: units that were charged in advance (package lease).
+//  1. Copies of hot keys, which only admit (package synced).
 //  2. Known denials: keys that the store last denied (package denials).
 //  3. Checks whose circuit is open, by their fail modes (package monitor). If one denies,
 //     nothing is sent.
@@ -42,8 +42,7 @@ package failmode
 // The Guard has a Memory that follows every result of the store, of rules of all modes. It
 // charges what the store charged, leaves no more than the store left, and holds this
 // process's share of each limit. It refunds no more than it charged, because each outage
-// would free a share otherwise. After a lease was granted it follows the grant, and not
-// what is spent of it.
+// would free a share otherwise. It follows what was admitted by a copy when that is told.
 //
 // A key that the store last denied stays denied in every mode until it fits its limit. The
 // table of known denials decides that. Local counting cannot, because only the store knows

@@ -126,7 +126,7 @@ func (s *distant) Reset(ctx context.Context, checks ...algorithms.Check) error {
 func settleRedis(ctx context.Context, m *algorithms.Memory, charges []algorithms.Charge) ([]algorithms.Result, error) {
 	mine := make([]algorithms.Charge, len(charges))
 	for i, c := range charges {
-		if c.Result.Source != algorithms.SourceRedis {
+		if c.Result.Source != algorithms.SourceRedis && c.Result.Source != algorithms.SourceSync {
 			return nil, errors.New("settle: a result of another store")
 		}
 		c.Result.Source = algorithms.SourceMemory

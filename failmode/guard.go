@@ -16,9 +16,9 @@ import (
 	"github.com/seed75154129/ratelimit/internal/background"
 	"github.com/seed75154129/ratelimit/internal/denials"
 	"github.com/seed75154129/ratelimit/internal/given"
-	"github.com/seed75154129/ratelimit/internal/lease"
 	"github.com/seed75154129/ratelimit/internal/monitor"
 	"github.com/seed75154129/ratelimit/internal/sampler"
+	"github.com/seed75154129/ratelimit/internal/synced"
 )
 
 // A Guard wraps a limiter that can fail, such as an [algorithms.Redis]. While the limiter
@@ -50,11 +50,12 @@ import (
 // all. Checks with Shadow are always asked about. If a remembered denial decides a request, the results of its other checks have
 // SourceNone.
 //
-// Checks with Lease are admitted from batches of units that the limiter has counted. All
-// Guards together stay within the limit, with two exceptions. After a Reset in another
-// process, batches from before the Reset may be spent for up to a second. After a pause of
-// the machine, batches may be spent in a later window. In both cases, at most half the
-// limit is admitted on top: all batches together hold no more. Remaining is an estimate.
+// Checks with Sync are admitted by a copy of the limiter's state, and the limiter is told each
+// Sync what they have used. All Guards together admit at most a tenth more than the limit, if
+// Instances is right. A Guard asks the limiter if its copy is older than two Syncs, or if what
+// it has not told is a tenth of what is left, divided by Instances. It copies up to 4,096 counts. A tell is made once: what
+// the limiter does not answer, and what was not told before an outage, may not be counted.
+// Peek and Remaining do not include what other processes have not told.
 //
 // The charges of a denied request are refunded. A refund is tried once. The charge
 // stays if the limiter does not answer, if 256 refunds are in progress or if the Guard
@@ -94,8 +95,7 @@ type Guard struct {
 	local     algorithms.Memory // at this process' share
 	denied    denials.Cache
 	resets    atomic.Uint64 // how often keys were reset here
-	leases    lease.Table
-	granted   atomic.Value // the algorithms.Source of leased units; nil before the first
+	synced    synced.Table
 	inFlight  inFlight
 	heartbeat heartbeat
 	work      background.Group
@@ -116,7 +116,7 @@ func (g *Guard) ready() {
 		}
 		g.work.Start(g.logger)
 		g.denied.Start(func(c algorithms.Check) bool { return g.refuses(&c) })
-		g.leases.Start()
+		g.synced.Start(g.work.Begin, g.tell)
 		g.monitor.Start(g.store, &g.work, g.logger)
 		g.inFlight.begin(g.store, &g.monitor, &g.work)
 		g.fellBack.Every, g.lostLog.Every = sampler.LogInterval, sampler.LogInterval

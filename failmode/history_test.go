@@ -73,22 +73,6 @@ func counter(limit int64) porcupine.Model {
 	})
 }
 
-// bound is the model of leases: whatever is admitted fits into the limit, beside
-// what was admitted and not given back before. What is denied may be free: other
-// processes' blocks hold it.
-func bound(limit int64) porcupine.Model {
-	return model(func(used int64, c call, out told) []int64 {
-		switch after, want := c.after(used, limit); {
-		case out.unknown || !out.allowed:
-			return []int64{used}
-		case c.what == "take" && !want.allowed:
-			return nil
-		default:
-			return []int64{after}
-		}
-	})
-}
-
 func model(step func(used int64, c call, out told) []int64) porcupine.Model {
 	m := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{int64(0)} },
@@ -135,8 +119,6 @@ func (h *callHistory) check(t *testing.T, what any, m porcupine.Model, want porc
 type lossy struct {
 	algorithms.Limiter
 	store
-	history *callHistory // of what reaches the limiter; may be nil
-	clients atomic.Int64
 }
 
 func (l *lossy) Unwrap() algorithms.Limiter { return l.Limiter }
@@ -145,7 +127,7 @@ func (l *lossy) Unwrap() algorithms.Limiter { return l.Limiter }
 type lost struct{}
 
 // lose calls f, and returns an error if the caller is not to know.
-func (l *lossy) lose(ctx context.Context, c call, f func() (told, error)) (err error) {
+func lose(ctx context.Context, f func() error) error {
 	dice := rand.IntN(32)
 	if is, ok := ctx.Value(lost{}).(*atomic.Bool); ok && dice < 2 {
 		is.Store(true)
@@ -153,45 +135,26 @@ func (l *lossy) lose(ctx context.Context, c call, f func() (told, error)) (err e
 	if dice == 0 {
 		return os.ErrDeadlineExceeded
 	}
-	run := func() (out told) {
-		out, err = f()
-		return out
+	if err := f(); err != nil || dice > 1 {
+		return err
 	}
-	if l.history != nil {
-		l.history.do(int(l.clients.Add(1)), c, run)
-	} else {
-		run()
-	}
-	if dice == 1 {
-		return os.ErrDeadlineExceeded
-	}
-	return err
+	return os.ErrDeadlineExceeded
 }
 
 func (l *lossy) Take(ctx context.Context, checks ...algorithms.Check) (d algorithms.Decision, err error) {
-	err = l.lose(ctx, call{"take", checks[0].Cost}, func() (told, error) {
-		d, err = l.Limiter.Take(ctx, checks...)
-		if err != nil {
-			return told{unknown: true}, err
-		}
-		return told{allowed: d.Allowed, remaining: d.Results[0].Remaining}, nil
-	})
-	if err != nil {
+	if err := lose(ctx, func() error { d, err = l.Limiter.Take(ctx, checks...); return err }); err != nil {
 		return algorithms.Decision{}, err
 	}
 	return d, nil
 }
 
 func (l *lossy) Settle(ctx context.Context, charges ...algorithms.Charge) (results []algorithms.Result, err error) {
-	err = l.lose(ctx, call{"give back", charges[0].Result.Charged - charges[0].Cost}, func() (told, error) {
-		results, err = l.Limiter.Settle(ctx, charges...)
-		return told{}, err
-	})
+	err = lose(ctx, func() (err error) { results, err = l.Limiter.Settle(ctx, charges...); return err })
 	return results, err
 }
 
 func (l *lossy) Reset(ctx context.Context, checks ...algorithms.Check) error {
-	return l.lose(ctx, call{what: "reset"}, func() (told, error) { return told{}, l.Limiter.Reset(ctx, checks...) })
+	return lose(ctx, func() error { return l.Limiter.Reset(ctx, checks...) })
 }
 
 // stores are those whose clocks stand still: a state is then a number of units,
@@ -257,7 +220,7 @@ func (h *callHistory) take(t *testing.T, client int, g *Guard, what string, c al
 		r = d.Results[0]
 		out := told{allowed: r.HasRoom, remaining: r.Remaining, cached: r.Source == algorithms.SourceDenyCache}
 		out.unknown = r.Source == algorithms.SourceFallback || out.cached && is.Load()
-		if out.cached || r.Source == algorithms.SourceLease {
+		if out.cached {
 			out.remaining = -1
 		}
 		return out

@@ -19,8 +19,8 @@ func (g *Guard) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 		switch c := &checks[i]; {
 		case c.StoreOnly:
 			return g.askStore(ctx, true, slices.Clone(checks)) // which the limiter may keep; others stay on the caller's stack
-		case leasable(c):
-			return g.spendBlocks(ctx, checks)
+		case c.Sync > 0:
+			return g.takeSynced(ctx, checks)
 		}
 	}
 	return g.nameHeld(ctx, checks)
@@ -37,9 +37,7 @@ func (g *Guard) Peek(ctx context.Context, checks ...algorithms.Check) (algorithm
 			return g.askStore(ctx, false, checks)
 		}
 	}
-	d, err := g.route(ctx, false, checks)
-	g.addBlocks(&d)
-	return d, err
+	return g.route(ctx, false, checks)
 }
 
 // KnownOver reports whether the limiter would deny a check, as far as this process knows. It
@@ -72,6 +70,7 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 		r := &results[i]
 		switch *r = charges[i].Result; {
 		case r.Charged == 0 || r.Charged == charges[i].Cost || g.ended(r):
+		case r.Source == algorithms.SourceSync && g.synced.Settle(r, charges[i].Cost):
 		case r.Source == algorithms.SourceFallback:
 			local = append(local, i)
 		default:
@@ -107,7 +106,7 @@ func (g *Guard) Reset(ctx context.Context, checks ...algorithms.Check) error {
 		}
 		for i := range checks {
 			g.denied.Forget(&checks[i])
-			g.leases.Drop(&checks[i])
+			g.synced.Drop(&checks[i])
 		}
 		_ = g.local.Reset(ctx, checks...)
 	}()
@@ -144,7 +143,7 @@ func (g *Guard) Close() (err error) {
 			return // nothing was started; Take says what is wrong
 		}
 		g.monitor.End()
-		g.refundBlocks(g.leases.End()...)
+		g.synced.End()
 		g.inFlight.Close(func() {
 			g.work.End()
 			g.untilIdle()

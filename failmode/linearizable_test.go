@@ -1,13 +1,11 @@
 package failmode
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"os"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -89,74 +87,6 @@ func (h *callHistory) crowd(t *testing.T, client int, g *Guard, l algorithms.Lim
 	}
 }
 
-// What several processes admit from blocks fits into the limit, in an order in
-// which each call took effect while it was under way, whatever is given back and lost.
-// No more holds: what one process denies another one's block may have. The store,
-// which counts blocks as it counts requests, is a counter in every field.
-func TestLeasesAreLinearizable(t *testing.T) {
-	t.Parallel()
-	const limit, guards, clients, calls = 400, 3, 6, 80
-	for _, s := range stores {
-		t.Run(s.name, func(t *testing.T) {
-			t.Parallel()
-			each, leases := s.start(t), 0
-			for range s.histories {
-				for _, a := range []algorithms.Algorithm{algorithms.FixedWindow, algorithms.SlidingWindow} {
-					c := leased(limit, limit*time.Hour, a)
-					each(func(t *testing.T, limiter algorithms.Limiter, s store) {
-						h, there := new(callHistory), new(callHistory)
-						lossy := &lossy{Limiter: limiter, store: s, history: there}
-						leases += h.spend(t, lossy, c, guards, clients, calls)
-						h.check(t, c.Limit, bound(limit), porcupine.Ok)
-						there.check(t, c.Limit, counter(limit), porcupine.Ok)
-					})
-				}
-			}
-			t.Logf("%d requests from blocks", leases)
-			if leases == 0 {
-				t.Error("no block was spent")
-			}
-		})
-	}
-}
-
-// spend has clients of several processes take from one key and give some of it
-// back. It returns how many requests were served from blocks.
-func (h *callHistory) spend(t *testing.T, l *lossy, c algorithms.Check, guards, clients, calls int) (leases int) {
-	gs := make([]*Guard, guards)
-	for i := range gs {
-		gs[i] = guardOf(l, guards)
-	}
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	for client := range clients {
-		all.Go(func() {
-			g := gs[client%guards]
-			for range calls {
-				c := c
-				c.Cost = rand.Int64N(2) + 1
-				r := h.take(t, client, g, "take", c)
-				if r.Source == algorithms.SourceLease {
-					mu.Lock()
-					leases++
-					mu.Unlock()
-				}
-				if r.Charged > 0 && r.Source != algorithms.SourceFallback && rand.IntN(8) == 0 {
-					h.do(client, call{"give back", r.Charged}, func() told {
-						results, err := g.Settle(t.Context(), algorithms.Charge{Result: r})
-						return told{allowed: err != nil || results[0].Charged == 0} // an error may hide that it was
-					})
-				}
-			}
-		})
-	}
-	all.Wait()
-	for _, g := range gs { // so that the store's history is complete
-		_ = g.Close()
-	}
-	return leases
-}
-
 // The checks must be able to fail.
 func TestMistakesOfGuardsAreNotLinearizable(t *testing.T) {
 	t.Run("a cache that does not notice a give-back", func(t *testing.T) {
@@ -178,28 +108,4 @@ func TestMistakesOfGuardsAreNotLinearizable(t *testing.T) {
 		h.beforeChanges()
 		h.check(t, "the cache", counter(2), porcupine.Illegal)
 	})
-	t.Run("blocks that nobody counts", func(t *testing.T) {
-		s, h := new(distant), new(callHistory)
-		bubble(t, s, func(t *testing.T, g *Guard) {
-			g.Limiter = uncounted{s}
-			c := leased(400, 400*time.Hour, algorithms.FixedWindow)
-			c.Cost = 1
-			for range 1000 {
-				h.take(t, 0, g, "take", c)
-				synctest.Wait() // for the next block
-			}
-		})
-		h.check(t, "leases", bound(400), porcupine.Illegal)
-	})
-}
-
-// uncounted grants blocks without counting them.
-type uncounted struct{ *distant }
-
-func (s uncounted) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	d, err := s.distant.Take(ctx, checks...)
-	if r := &d.Results[0]; r.Charged > 2 {
-		err = settleAll(ctx, s, 0, *r)
-	}
-	return d, err
 }

@@ -16,8 +16,8 @@ import (
 // is told to.
 type raging struct {
 	*distant
-	blocks, settle, probes atomic.Bool
-	panics                 atomic.Int64
+	settle, probes atomic.Bool
+	panics         atomic.Int64
 }
 
 func (s *raging) rage(now bool) {
@@ -25,11 +25,6 @@ func (s *raging) rage(now bool) {
 		s.panics.Add(1)
 		panic("a limiter of the user's own")
 	}
-}
-
-func (s *raging) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	s.rage(s.blocks.Load() && checks[0].Cost > 1)
-	return s.distant.Take(ctx, checks...)
 }
 
 func (s *raging) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
@@ -62,24 +57,13 @@ func TestAPanicInTheBackgroundEndsNothing(t *testing.T) {
 			})
 		})
 	}
-	c := leased(10_000, time.Hour, algorithms.FixedWindow)
-	scene("where a block is asked for", func(t *testing.T, g *Guard, s *raging) {
-		s.blocks.Store(true)
-		for range 100 {
-			if d := taken(t, g, c); !d.Allowed || d.Results[0].Source != algorithms.SourceRedis {
-				t.Fatalf("%+v", d)
-			}
-			synctest.Wait()
-		}
-		s.blocks.Store(false)
-		hot(t, g, c)
-	})
-	scene("where a block is given back", func(t *testing.T, g *Guard, s *raging) {
-		warmUp(t, g, c)
+	scene("where units are told", func(t *testing.T, g *Guard, s *raging) {
+		c := hotCheck(10_000, time.Hour, algorithms.FixedWindow)
+		taken(t, g, c)
 		s.settle.Store(true)
-		lower := c
-		lower.Limit.Rate = 5000
-		taken(t, g, lower)
+		taken(t, g, c)
+		time.Sleep(2 * c.Sync)
+		s.settle.Store(false)
 	})
 	scene("where a probe is sent", func(t *testing.T, g *Guard, s *raging) {
 		s.probes.Store(true)

@@ -21,8 +21,7 @@ func (g *Guard) settleLocal(ctx context.Context, charges []algorithms.Charge) ([
 }
 
 // settleStore settles charges of the store, except where a circuit is open, and what
-// the local memory has followed of them. Units of a block are the store's, too: what is
-// refunded of them does not go back into the block.
+// the local memory has followed of them.
 func (g *Guard) settleStore(ctx context.Context, charges []algorithms.Charge) ([]algorithms.Result, error) {
 	results := make([]algorithms.Result, len(charges))
 	var errs []error
@@ -41,13 +40,7 @@ func (g *Guard) settleStore(ctx context.Context, charges []algorithms.Charge) ([
 	if len(sent) == 0 {
 		return results, errors.Join(errs...)
 	}
-	there := pick(charges, sent)
-	for i := range there {
-		if source, granted := g.granted.Load().(algorithms.Source); granted && there[i].Result.Source == algorithms.SourceLease {
-			there[i].Result.Source = source
-		}
-	}
-	settled, err := g.Limiter.Settle(ctx, there...)
+	settled, err := g.Limiter.Settle(ctx, pick(charges, sent)...)
 	if len(settled) == len(sent) {
 		setAt(results, sent, settled)
 	} else if err == nil {

@@ -121,7 +121,7 @@ func resultsOf(d algorithms.Decision, err error, checks []algorithms.Check) ([]a
 // ofStore reports whether the store decided a result.
 func ofStore(r *algorithms.Result) bool {
 	switch r.Source {
-	case algorithms.SourceNone, algorithms.SourceDenyCache, algorithms.SourceLease, algorithms.SourceFallback, algorithms.SourceFailOpen, algorithms.SourceFailClosed:
+	case algorithms.SourceNone, algorithms.SourceDenyCache, algorithms.SourceSync, algorithms.SourceFallback, algorithms.SourceFailOpen, algorithms.SourceFailClosed:
 		return false
 	}
 	return r.Err == nil

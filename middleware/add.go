@@ -157,7 +157,7 @@ func (s *requestState) take(rule string, units int64) algorithms.Decision {
 	var checks []algorithms.Check
 	add := func(c algorithms.Check) {
 		if c.Rule == rule {
-			c.Cost, c.Lease = units, false
+			c.Cost, c.Sync = units, 0
 			checks = append(checks, c)
 		}
 	}

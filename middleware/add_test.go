@@ -73,7 +73,7 @@ func TestAddBesideOtherFields(t *testing.T) {
 			adds: "true true true"},
 		"Hidden": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Hidden = true }, adds: "true true true", used: 450, calls: []call{{450, false}}},
 		"Match":  {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Match = []string{"/elsewhere"} }, adds: "true true true"},
-		"Lease":  {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Lease = true }, adds: "true true true", used: 450, calls: []call{{450, false}}},
+		"Sync":   {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Sync = time.Second }, adds: "true true true", used: 450, calls: []call{{450, false}}},
 		"Ban": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) {
 			r.Ban, r.Limit.Rate = ratelimit.Ban{After: 1, For: time.Hour}, 350
 		},
@@ -127,7 +127,7 @@ func TestAddBesideOtherFields(t *testing.T) {
 					t.Errorf("status %d, Add: %s, want %s", w.Code, got, c.adds)
 				}
 				banned := name == "Ban" && isBanned(t, m)
-				_ = g.Close() // refunds the rest of a block
+				_ = g.Close() // tells what it has admitted by copies
 				if n := used(t, &s.Memory, rule); n != c.used || !slices.Equal(*calls, c.calls) {
 					t.Errorf("used %d, settled %v; want %d, %v", n, *calls, c.used, c.calls)
 				}

@@ -57,11 +57,14 @@ func viewOf(r *Rule) view.Rule {
 	v := view.Rule{
 		Name: r.Name, Match: r.Match, Key: key.String(), Limit: view.LimitsOf(r.own()), LimitsFor: r.LimitsFor != nil, Overrides: len(r.Overrides),
 		Cost: max(r.Cost, 1), Costs: r.Costs, CostFor: r.CostFor != nil, ChargeOn: view.StatusesOf(r.ChargeOn), Fail: r.Fail.String(),
-		Shadow: r.Shadow, Enforce: r.Enforce, Hidden: r.Hidden, Lease: r.Lease, Values: key.Values(), Secret: key.Secret(),
+		Shadow: r.Shadow, Enforce: r.Enforce, Hidden: r.Hidden, Values: key.Values(), Secret: key.Secret(),
 	}
 	v.Tiers = make(map[string]view.Limits, len(r.Tiers))
 	for tier, l := range r.Tiers {
 		v.Tiers[tier] = view.LimitsOf(l)
+	}
+	if r.Sync > 0 {
+		v.Sync = view.Span(r.Sync)
 	}
 	if r.RetryAfter > 0 {
 		v.RetryAfter = view.Span(r.RetryAfter)

@@ -54,12 +54,10 @@ var matrixRows = []struct {
 	{name: "calendar window", set: func(c *cell) {
 		c.limits = func(n int64) []algorithms.Limit { return []algorithms.Limit{algorithms.PerDay(n, "UTC")} }
 	}, but: map[string]string{
-		"Lease": "units can be taken in batches only by fixed_window and sliding_window, and the limit 2/day@UTC is neither; leave the lease out",
-		"Ban":   "a client that has used up its quota is no attacker; add a limit with a short period, or leave the ban out",
+		"Ban": "a client that has used up its quota is no attacker; add a limit with a short period, or leave the ban out",
 	}},
 	{name: "several windows", set: func(c *cell) { c.limits = hourAndMonth }, but: map[string]string{
-		"Shadow":       "4 4 4", // the month counts what the hour would have denied
-		"Lease":        "does not go with several limits, which have room together; lease by a rule of its own",
+		"Shadow":       "4 4 4",        // the month counts what the hour would have denied
 		"Wait":         "2 2 3, waits", // by the month
 		"QuotaHandler": "2 2 2, left [0 2]",
 	}},
@@ -69,7 +67,6 @@ var matrixRows = []struct {
 		c.config.TierFor = func(*http.Request) string { return "pro" }
 	}, but: map[string]string{
 		"Shadow":         "4 4 4",
-		"Lease":          "does not go with several limits, which have room together; lease by a rule of its own",
 		"Wait":           "2 2 3, waits",
 		"QuotaHandler":   "2 2 2, left [0 2]",
 		"another window": "2 2 2", // the tier has not got it
@@ -104,7 +101,7 @@ var matrixRows = []struct {
 	}, but: map[string]string{
 		"another window": "2 in flight counts requests, and other limits may count units; write two rules",
 		"Cost":           "a request in flight costs 1; leave it out, and count units by another rule, such as one with the limit 1000/1m",
-		"Lease":          "not with in_flight, which has no units to take in batches; leave it out",
+		"Sync":           "not with the limit 2 in flight, of which a process has no copy",
 		"Ban":            "put the ban on a rule with a rate, such as 100/1m",
 		"ChargeOn":       "leave it out, or write another rule with a window, such as 5/1m",
 		"Wait":           "2 2 1, waits",
@@ -149,7 +146,7 @@ var matrixColumns = []struct {
 		}
 		return ""
 	}},
-	{name: "Lease", want: "2 2 2", set: func(c *cell) { c.rule.Lease = true }},
+	{name: "Sync", want: "2 2 2", set: func(c *cell) { c.rule.Sync = time.Second }},
 	{name: "Ban", want: "2 2 2, banned", set: func(c *cell) { c.rule.Ban = ratelimit.Ban{After: 2, Within: time.Hour, For: 2 * time.Hour} },
 		says: func(c *cell) string { return map[bool]string{true: "banned"}[isBanned(c, c.m)] }},
 	{name: "ChargeOn", want: "2 2 0", set: func(c *cell) { c.rule.ChargeOn = []int{401} }},
@@ -247,7 +244,7 @@ func (c *cell) run(says ...func(*cell) string) (string, error) {
 		time.Sleep(2 * time.Second) // the requests are over before the row says something
 		synctest.Wait()
 	}
-	_ = g.Close() // refunds what is left of leases
+	_ = g.Close() // tells what it has admitted by copies
 	admitted := 0
 	for _, w := range c.requests {
 		if w.Code == http.StatusNoContent {

@@ -32,7 +32,7 @@ const (
 	originRedis
 	originMemory
 	originDenyCache
-	originLease
+	originSync
 	originFallback
 	originFailOpen
 	originFailClosed
@@ -42,7 +42,7 @@ const (
 
 var originNames = [origins]string{
 	"none",
-	string(algorithms.SourceRedis), string(algorithms.SourceMemory), string(algorithms.SourceDenyCache), string(algorithms.SourceLease), string(algorithms.SourceFallback),
+	string(algorithms.SourceRedis), string(algorithms.SourceMemory), string(algorithms.SourceDenyCache), string(algorithms.SourceSync), string(algorithms.SourceFallback),
 	string(algorithms.SourceFailOpen), string(algorithms.SourceFailClosed),
 	"other",
 }
@@ -196,7 +196,7 @@ func (r *rule) expected(from [origins]bool) (e [outcomes][origins]bool) {
 	c, shadow := &r.check, r.shadow
 	from[originFailOpen] = from[originFailClosed] && c.Fail == failmode.Open
 	from[originFailClosed] = from[originFailClosed] && c.Fail == failmode.Closed
-	e[outcomeAllowed][originLease] = c.Lease && shadow < 1 && from[originDenyCache]
+	e[outcomeAllowed][originSync] = c.Sync > 0 && from[originDenyCache]
 	for o := range from {
 		if from[o] {
 			over, cached := origin(o) != originFailOpen, origin(o) == originDenyCache

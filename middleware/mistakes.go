@@ -31,6 +31,9 @@ const (
 	longBan  = 365 * day      // longer ones are mostly a unit too large
 	longFill = 30 * day       // to refill a bucket
 	day      = 24 * time.Hour // without leap seconds
+
+	minSync, maxSync = 20 * time.Millisecond, time.Second
+	syncPart         = 20 // of a period
 )
 
 // unseen is the remedy for a character that editors and reviews do not show.
@@ -329,25 +332,28 @@ var table = []row{
 		}
 	}},
 
-	{field: "Lease", limits: func(_ *Rule, set *limitSet, f *found) {
-		for _, l := range set.valid {
-			if isHeld(l) {
-				f.say("not with in_flight, which has no units to take in batches; leave it out")
-			} else if !grantsBlocks(l) {
-				f.say("units can be taken in batches only by %s and %s, and %s is neither; leave the lease out",
-					algorithms.FixedWindow, algorithms.SlidingWindow, set.name(l))
-			}
+	{field: "Sync", rule: func(r *Rule, f *found) {
+		if err := given.TooShort("the time", r.Sync, minSync); err != nil {
+			f.err(nil, err)
+		} else if r.Sync > maxSync {
+			f.say("must be at most %s, got %s", maxSync, r.Sync)
 		}
-		if len(set.all) > 1 {
-			f.say("does not go with several limits, which have room together; lease by a rule of its own")
-		}
-	}},
-	{field: "Lease", rule: func(r *Rule, f *found) {
 		if r.ChargeOn != nil {
-			f.say("does not go with charging by response: units of a batch are not given back one by one; leave one of them out")
+			f.say("does not go with charging by response, whose refunds have to be counted at once; leave one of them out")
 		}
 		if r.Ban != (Ban{}) {
-			f.say("does not go with a ban: who is denied inside a batch is not counted in Redis; leave one of them out")
+			f.say("does not go with a ban, since only Redis knows who is denied; leave one of them out")
+		}
+	}},
+	{field: "Sync", limits: func(r *Rule, set *limitSet, f *found) {
+		for _, l := range set.valid {
+			switch {
+			case isHeld(l), l.Algorithm == algorithms.SlidingLog, l.Algorithm == algorithms.LeakyBucket:
+				f.say("not with %s, of which a process has no copy; use %s, %s or %s, or leave sync out",
+					set.name(l), algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.TokenBucket)
+			case l.Calendar == "" && r.Sync > l.Period/syncPart:
+				f.say("%s is more than a twentieth of the period of %s; write %s or less", r.Sync, set.name(l), l.Period/syncPart)
+			}
 		}
 	}},
 }

@@ -56,7 +56,7 @@ type Rule struct {
 	Tiers map[string][]algorithms.Limit
 	// LimitsFor returns the limits of one request; [Unlimited] exempts the request. If it
 	// returns none or unusable ones, Tiers and Limit apply. Limits are unusable if
-	// one is invalid, if ChargeOn, Ban or Lease does not allow them, if one is in_flight and
+	// one is invalid, if ChargeOn, Ban or Sync does not allow them, if one is in_flight and
 	// the rule has costs, or if Config.Share leaves a limit with less than one unit. Unusable
 	// limits are logged. A limit that holds less than a request costs denies it. The Middleware
 	// does not change the returned slice.
@@ -127,12 +127,13 @@ type Rule struct {
 	// larger fraction includes the keys of a smaller one. All requests without a key,
 	// or whose Key fails, count as one key. Enforce without Shadow is an error.
 	Enforce float64
-	// Lease takes units from the store in batches, for keys with thousands of requests per
-	// second, such as [keyfunc.Everyone]. The limit holds, with two exceptions that
-	// [failmode.Guard] names, but until a batch ends, other processes cannot use its units.
-	// Remaining is an estimate. The rule, each tier and each override must have one limit
-	// only, a fixed_window or sliding_window. Not with ChargeOn or Ban.
-	Lease bool
+	// Sync is for keys with thousands of requests per second, such as [keyfunc.Everyone]: each
+	// process decides by a copy of the store's state, and tells the store each Sync what was
+	// used. All processes together admit at most a tenth more than the limit; see
+	// [failmode.Guard]. 20 ms to 1 s, and at most a twentieth of each period; 0 has the store
+	// decide each request. Not with ChargeOn or Ban, nor for sliding_log, leaky_bucket and
+	// in_flight.
+	Sync time.Duration
 }
 
 // clone copies all of a rule but its Key and functions.
@@ -258,11 +259,6 @@ func refill(l algorithms.Limit) float64 {
 
 // isHeld reports whether requests hold what they are charged by a limit.
 func isHeld(l algorithms.Limit) bool { return l.Algorithm == algorithms.InFlight }
-
-// grantsBlocks reports whether a rule with a Lease can have the limit.
-func grantsBlocks(l algorithms.Limit) bool {
-	return isWindow(l) && l.Algorithm != algorithms.SlidingLog && l.Calendar == ""
-}
 
 // leadsToBan reports whether denials by a limit may lead to a ban.
 func leadsToBan(l algorithms.Limit) bool { return l.Calendar == "" }

@@ -57,7 +57,7 @@ func inFile(r *ratelimit.Rule) (document []byte, ok bool) {
 		return limits
 	}
 
-	rule := map[string]any{"name": r.Name, "key": "ip", "limit": list([]algorithms.Limit{r.Limit}), "shadow": r.Shadow, "enforce": r.Enforce, "lease": r.Lease}
+	rule := map[string]any{"name": r.Name, "key": "ip", "limit": list([]algorithms.Limit{r.Limit}), "shadow": r.Shadow, "enforce": r.Enforce}
 	if r.Limits != nil {
 		rule["limit"] = list(r.Limits)
 	}
@@ -87,6 +87,9 @@ func inFile(r *ratelimit.Rule) (document []byte, ok bool) {
 			ban["within"] = view.Span(r.Ban.Within)
 		}
 		rule["ban"] = ban
+	}
+	if r.Sync != 0 {
+		rule["sync"] = view.Span(r.Sync)
 	}
 	if r.RetryAfter != 0 {
 		rule["retry_after"] = view.Span(r.RetryAfter)
@@ -162,12 +165,11 @@ func TestMistakesInRules(t *testing.T) {
 		}},
 		{func(r *ratelimit.Rule) {
 			r.Limit, r.Limits, r.Cost = algorithms.Limit{}, []algorithms.Limit{algorithms.PerSecond(10), algorithms.PerMonth(1000, "UTC")}, 11
-			r.Ban, r.Lease = ratelimit.Ban{After: 5, For: time.Hour}, true
+			r.Ban, r.Sync = ratelimit.Ban{After: 5, For: time.Hour}, 100*time.Millisecond
 		}, []string{
 			"cost: 11 is above the 10 units that the limit 10/1s can hold",
 			"ban: needs within, since the periods of several limits differ",
-			"lease: units can be taken in batches only by fixed_window and sliding_window, and the limit 1000/month@UTC is neither",
-			"lease: does not go with several limits, which have room together; lease by a rule of its own", "lease: does not go with a ban",
+			"sync: does not go with a ban", "sync: 100ms is more than a twentieth of the period of the limit 10/1s; write 50ms or less",
 		}},
 		{func(r *ratelimit.Rule) { r.Tiers = map[string][]algorithms.Limit{"": {bucket(5)}} }, []string{
 			`tiers[""]: a tier needs a name`,
@@ -258,10 +260,9 @@ func TestMistakesInRules(t *testing.T) {
 			"limit: the period 60µs is below 10ms; a number without a unit", `tiers.pro: the period 9.999ms is below 10ms`,
 		}},
 		{func(r *ratelimit.Rule) {
-			r.Limit, r.Lease, r.Ban = algorithms.PerMonth(5, "UTC"), true, ratelimit.Ban{After: 1, For: time.Hour}
+			r.Limit, r.Ban = algorithms.PerMonth(5, "UTC"), ratelimit.Ban{After: 1, For: time.Hour}
 		}, []string{
 			"ban: denials by calendar windows lead to no ban",
-			"lease: units can be taken in batches only by fixed_window and sliding_window, and the limit 5/month@UTC is neither", "lease: does not go with a ban",
 		}},
 		{func(r *ratelimit.Rule) {
 			r.Limit, r.Tiers = algorithms.PerDay(5, ""), map[string][]algorithms.Limit{"pro": {algorithms.PerMonth(5, "Mars/Olympus")}}
@@ -269,13 +270,12 @@ func TestMistakesInRules(t *testing.T) {
 			"limit: calendar day@ needs a time zone; write day@UTC", `tiers.pro: calendar "month@Mars/Olympus": this program cannot load the time zone`,
 		}},
 		{func(r *ratelimit.Rule) {
-			r.Limit, r.Ban, r.Lease = algorithms.PerHour(5), ratelimit.Ban{After: 1, For: time.Hour}, true
+			r.Limit, r.Ban, r.Sync = algorithms.PerHour(5), ratelimit.Ban{After: 1, For: time.Hour}, 2*time.Second
 			r.Tiers = map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(9), algorithms.PerMinute(7)}, "max": {algorithms.PerMonth(9, "UTC")}}
 		}, []string{
 			`tiers.pro: 9/1m and 7/1m are one count`,
 			`ban: by tier "max": denials by calendar windows`, `ban: by tier "pro": needs within`,
-			"lease: units can be taken",
-			"lease: does not go with several limits", "lease: does not go with a ban",
+			"sync: must be at most 1s, got 2s", "sync: does not go with a ban",
 		}},
 		{func(r *ratelimit.Rule) { r.Limit, r.Costs = algorithms.MaxInFlight(20), map[string]int64{"/": 1} }, []string{
 			"costs: a request in flight costs 1; leave it out, and count units by another rule",
@@ -292,13 +292,13 @@ func TestMistakesInRules(t *testing.T) {
 		{func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, -0.1 }, []string{"enforce: must be 0 to 1"}},
 		{func(r *ratelimit.Rule) { r.Enforce = math.NaN() }, []string{"enforce: must be 0 to 1"}},
 		{func(r *ratelimit.Rule) { r.Enforce = 0.1 }, []string{"enforce: needs shadow: without it the rule is enforced for all keys"}},
-		{func(r *ratelimit.Rule) { r.Lease, r.Limit = true, bucket(5) }, []string{
-			"lease: units can be taken in batches only by fixed_window and sliding_window, and the limit 5/1m token_bucket is neither",
+		{func(r *ratelimit.Rule) { r.Sync = 100 }, []string{"sync: the time 100ns is below 20ms; a number without a unit"}},
+		{func(r *ratelimit.Rule) { r.Sync, r.Limit.Algorithm = time.Second, algorithms.SlidingLog }, []string{
+			"sync: not with the limit 100/1m sliding_log, of which a process has no copy; use fixed_window, sliding_window or token_bucket, or leave sync out",
 		}},
-		{func(r *ratelimit.Rule) { r.Lease, r.Limit.Algorithm = true, algorithms.SlidingLog }, []string{"lease: units can"}},
 		{func(r *ratelimit.Rule) {
-			r.Lease, r.ChargeOn, r.Ban = true, []int{401}, ratelimit.Ban{After: 1, For: time.Minute}
-		}, []string{"lease: does not go with charging by response", "lease: does not go with a ban"}},
+			r.Sync, r.ChargeOn, r.Ban = time.Second, []int{401}, ratelimit.Ban{After: 1, For: time.Minute}
+		}, []string{"sync: does not go with charging by response", "sync: does not go with a ban"}},
 	} {
 		got := validated(c.change)
 		same := len(got) == len(c.want)

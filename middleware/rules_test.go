@@ -30,7 +30,7 @@ func full(t *testing.T) ratelimit.Rule {
 		Fail: failmode.Closed, Shadow: true, Enforce: 0.5, Hidden: true,
 	}
 	for v, i := reflect.ValueOf(rule), 0; i < v.NumField(); i++ {
-		if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "Lease" && name != "Limit" && name != "RetryAfter" { // which are refused
+		if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "Sync" && name != "Limit" && name != "RetryAfter" { // which are refused
 			t.Fatalf("%s is not set: set it here", name)
 		}
 	}

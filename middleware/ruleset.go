@@ -29,7 +29,7 @@ func compile(rules []Rule, s share) ([]rule, error) {
 		}
 		c.limits = limitsBy(&c.source, s)
 		c.check = algorithms.Check{Rule: r.Name, Limit: c.own[0], Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: c.shadow == 1,
-			Lease: r.Lease, Provisional: len(r.ChargeOn) > 0}
+			Sync: r.Sync, Provisional: len(r.ChargeOn) > 0}
 		c.ban = r.Ban.terms(c.own)
 	}
 	reuseKeys(compiled)

@@ -30,7 +30,7 @@ var scenes = []scene{
 	{"denied, the whole handler", "Flood/handler/", "handler", overRedis, true},
 	{"denied, the decision alone", "Flood/decision/", "take", overRedis, false},
 	{"one hot key, admitted", "Hot/", "handler", overRedis, false},
-	{"one hot key, with a lease", "Hot/", "lease", overRedis, false},
+	{"one hot key, with sync", "Hot/", "sync", overRedis, false},
 	{"in memory, admitted", "Memory/admitted/", "handler", inMemory, true},
 	{"in memory, denied", "Memory/denied/", "handler", inMemory, true},
 }
@@ -63,7 +63,7 @@ func peersRows(m measured) string {
 func costs(m measured) string {
 	memory, redis := scene{begin: "Memory/", ours: "admitted/handler"}, scene{begin: "Redis/", ours: "handler"}
 	denied := [2]scene{{begin: "Memory/", ours: "denied/handler"}, {begin: "Flood/handler/", ours: "handler"}}
-	hot, lease := scene{begin: "Hot/", ours: "handler"}, scene{begin: "Hot/", ours: "lease"}
+	hot, sync := scene{begin: "Hot/", ours: "handler"}, scene{begin: "Hot/", ours: "sync"}
 	rate := func(benchmark, _ string) string {
 		v, ok := m.rate(benchmark)
 		if !ok {
@@ -89,7 +89,7 @@ func costs(m measured) string {
 		{"requests/s, 128 callers", [2]scene{memory, redis}, charted, rate, ""},
 		{"denied requests/s, 128 callers", denied, charted, rate, ""},
 		{"requests/s of one client, 128 callers", [2]scene{none, hot}, charted, rate, ""},
-		{"the same with a lease", [2]scene{none, lease}, charted, rate, ""},
+		{"the same with sync", [2]scene{none, sync}, charted, rate, ""},
 		{"round trips to Redis of a request, 128 callers", [2]scene{none, redis}, charted, m.cell, "reads/op"},
 		{"Redis CPU of a request, 128 callers, µs", [2]scene{none, redis}, charted, m.cell, "redis-cpu-µs/op"},
 	} {
@@ -166,7 +166,7 @@ func details(m measured) string {
 		"|---|---|--:|--:|--:|--:|--:|--:|--:|---|\n")
 	for _, s := range scenes {
 		title, names := s.title, append([]string{s.ours}, s.peers...)
-		if s.ours == "lease" {
+		if s.ours == "sync" {
 			names = names[:1] // the peers are in the scene before
 		}
 		names = append(names, "get", "baseline", "default_client", "writing_429")
@@ -220,7 +220,7 @@ func (m measured) duration(benchmark, unit string) string {
 // decidedBy is what part of the checks each source decided.
 func (m measured) decidedBy(benchmark string) string {
 	var parts []string
-	for _, source := range []string{"redis", "deny_cache", "lease"} {
+	for _, source := range []string{"redis", "deny_cache", "sync"} {
 		if v, ok := m.median(benchmark, source+"-%"); ok && v > 0 {
 			parts = append(parts, fmt.Sprintf("%s %s %%", source, short(v)))
 		}

@@ -67,7 +67,7 @@ type Rule struct {
 	Enforce    float64           `json:"enforce,omitempty"`
 	Hidden     bool              `json:"hidden,omitempty"`
 	RetryAfter string            `json:"retry_after,omitempty"`
-	Lease      bool              `json:"lease,omitempty"`
+	Sync       string            `json:"sync,omitempty"`
 
 	Overridden []Override `json:"overridden,omitempty"` // the first of Overrides, for operators
 

@@ -172,7 +172,7 @@ func (h *handler) use(ctx context.Context, rule *view.Rule, o order, limits []vi
 	if o.used == 0 {
 		return nil
 	}
-	check.Cost, check.Shadow, check.Lease = min(o.used, l.Quota()), false, false
+	check.Cost, check.Shadow, check.Sync = min(o.used, l.Quota()), false, 0
 	d, err := h.limiter.Take(ctx, check)
 	if err == nil && d.Allowed && check.Cost < o.used {
 		d.Results, err = h.limiter.Settle(ctx, algorithms.Charge{Result: d.Results[0], Cost: o.used})

@@ -281,7 +281,7 @@ func TestAdminSetsWhatIsUsedUnderEveryRule(t *testing.T) {
 	options := map[string]func(*ratelimit.Rule){
 		"plain":     func(*ratelimit.Rule) {},
 		"ban":       func(r *ratelimit.Rule) { r.Ban = ratelimit.Ban{After: 3, Within: time.Minute, For: time.Hour} },
-		"lease":     func(r *ratelimit.Rule) { r.Lease = true },
+		"sync":      func(r *ratelimit.Rule) { r.Sync = time.Second },
 		"shadow":    func(r *ratelimit.Rule) { r.Shadow = true },
 		"enforce":   func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, 1 },
 		"charge_on": func(r *ratelimit.Rule) { r.ChargeOn = []int{http.StatusNoContent} },
@@ -667,7 +667,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 	}
 	for i := range reflect.TypeFor[ratelimit.Rule]().NumField() {
 		name := reflect.TypeFor[ratelimit.Rule]().Field(i).Name
-		if name != "Lease" && name != "Limit" && name != "RetryAfter" && reflect.ValueOf(full).Field(i).IsZero() {
+		if name != "Sync" && name != "Limit" && name != "RetryAfter" && reflect.ValueOf(full).Field(i).IsZero() {
 			t.Errorf("%s is not tested", name)
 		}
 	}

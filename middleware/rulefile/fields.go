@@ -69,7 +69,7 @@ var fields = []field[ratelimit.Rule]{
 	{"enforce", "", func(r *ratelimit.Rule, v value) { r.Enforce = v.fraction() }},
 	{"retry_after", "", func(r *ratelimit.Rule, v value) { r.RetryAfter = v.duration() }},
 	{"hidden", "", func(r *ratelimit.Rule, v value) { r.Hidden = v.boolean() }},
-	{"lease", "", func(r *ratelimit.Rule, v value) { r.Lease = v.boolean() }},
+	{"sync", "", func(r *ratelimit.Rule, v value) { r.Sync = v.duration() }},
 }
 
 // banFields are those of a Ban.

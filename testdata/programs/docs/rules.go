@@ -103,6 +103,6 @@ func forgive(ctx context.Context, limit *ratelimit.Middleware, guard algorithms.
 }
 
 func hotKey() ratelimit.Rule {
-	all := ratelimit.Rule{Name: "all", Key: keyfunc.Everyone, Limit: ratelimit.PerMinute(1_000_000), Lease: true}
+	all := ratelimit.Rule{Name: "all", Key: keyfunc.Everyone, Limit: ratelimit.PerMinute(1_000_000), Sync: 100 * time.Millisecond}
 	return all
 }

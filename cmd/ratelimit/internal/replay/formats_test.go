@@ -213,9 +213,9 @@ func TestWhatIsNotChargedNeedsNoRoom(t *testing.T) {
 	replays(t, rules, log, nil, "of the clients: 1/1m fixed_window (0 of 1)")
 }
 
-// Bans and leases are replayed as they are.
-func TestBansAndLeases(t *testing.T) {
-	const rules = "version: 1\nrules: [{name: a, key: ip, limit: 1/1s fixed_window, ban: {after: 2, within: 1m, for: 15m}}, {name: b, key: ip, limit: 100/1m, lease: true}]"
+// Bans and rules with sync are replayed as they are.
+func TestBansAndSync(t *testing.T) {
+	const rules = "version: 1\nrules: [{name: a, key: ip, limit: 1/1s fixed_window, ban: {after: 2, within: 1m, for: 15m}}, {name: b, key: ip, limit: 100/1m, sync: 1s}]"
 	var log strings.Builder
 	for _, seconds := range []int{0, 0, 0, 10, 20} {
 		log.WriteString(at(nine.Add(time.Duration(seconds)*time.Second), 1, "/"))
