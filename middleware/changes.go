@@ -57,7 +57,7 @@ func viewOf(r *Rule) view.Rule {
 	v := view.Rule{
 		Name: r.Name, Match: r.Match, Key: key.String(), Limit: view.LimitsOf(r.own()), LimitsFor: r.LimitsFor != nil, Overrides: len(r.Overrides),
 		Cost: max(r.Cost, 1), Costs: r.Costs, CostFor: r.CostFor != nil, ChargeOn: view.StatusesOf(r.ChargeOn), Fail: r.Fail.String(),
-		Shadow: r.Shadow, Enforce: r.Enforce, Hidden: r.Hidden, Values: key.Values(), Secret: key.Secret(),
+		Shadow: r.Shadow, Enforce: r.Enforce, Hidden: r.Hidden, Note: r.Note, Values: key.Values(), Secret: key.Secret(),
 	}
 	v.Tiers = make(map[string]view.Limits, len(r.Tiers))
 	for tier, l := range r.Tiers {

@@ -356,6 +356,12 @@ var table = []row{
 			}
 		}
 	}},
+
+	{field: "Note", rule: func(r *Rule, f *found) {
+		if strings.ContainsFunc(r.Note, pattern.Invisible) {
+			f.say(unseen)
+		}
+	}},
 }
 
 // above says that a cost is more than a limit can ever hold. LimitsFor may return such limits,

@@ -134,6 +134,10 @@ type Rule struct {
 	// decide each request. Not with ChargeOn or Ban, nor for sliding_log, leaky_bucket and
 	// in_flight.
 	Sync time.Duration
+
+	// Note is for operators, such as why the rule exists or who to ask; "" is none. One line
+	// of visible characters; a rule file has at most 1000. Clients never see it.
+	Note string
 }
 
 // clone copies all of a rule but its Key and functions.

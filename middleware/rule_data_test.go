@@ -94,6 +94,9 @@ func inFile(r *ratelimit.Rule) (document []byte, ok bool) {
 	if r.RetryAfter != 0 {
 		rule["retry_after"] = view.Span(r.RetryAfter)
 	}
+	if r.Note != "" {
+		rule["note"] = r.Note
+	}
 	document, err := json.Marshal(map[string]any{"version": 1, "rules": []any{rule}})
 	return document, err == nil && ok
 }
@@ -299,6 +302,7 @@ func TestMistakesInRules(t *testing.T) {
 		{func(r *ratelimit.Rule) {
 			r.Sync, r.ChargeOn, r.Ban = time.Second, []int{401}, ratelimit.Ban{After: 1, For: time.Minute}
 		}, []string{"sync: does not go with charging by response", "sync: does not go with a ban"}},
+		{func(r *ratelimit.Rule) { r.Note = "ask\nops" }, []string{"note: there is a character in it that is not visible"}},
 	} {
 		got := validated(c.change)
 		same := len(got) == len(c.want)

@@ -27,7 +27,7 @@ func full(t *testing.T) ratelimit.Rule {
 		Overrides: []ratelimit.Override{{Client: []string{"192.0.2.1"}, Limits: []algorithms.Limit{algorithms.PerMinute(50)}, Until: time.Unix(1e9, 0), Note: "ticket"}},
 		Cost:      2, Costs: map[string]int64{"GET /a": 3}, CostFor: func(*http.Request) int64 { return 0 },
 		ChargeOn: []int{401, 403}, Ban: ratelimit.Ban{After: 10, Within: time.Minute, For: time.Hour},
-		Fail: failmode.Closed, Shadow: true, Enforce: 0.5, Hidden: true,
+		Fail: failmode.Closed, Shadow: true, Enforce: 0.5, Hidden: true, Note: "ask ops",
 	}
 	for v, i := reflect.ValueOf(rule), 0; i < v.NumField(); i++ {
 		if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "Sync" && name != "Limit" && name != "RetryAfter" { // which are refused

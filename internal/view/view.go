@@ -68,6 +68,7 @@ type Rule struct {
 	Hidden     bool              `json:"hidden,omitempty"`
 	RetryAfter string            `json:"retry_after,omitempty"`
 	Sync       string            `json:"sync,omitempty"`
+	Note       string            `json:"note,omitempty"`
 
 	Overridden []Override `json:"overridden,omitempty"` // the first of Overrides, for operators
 

@@ -663,7 +663,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 		Tiers:  map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(50)}, "staff": ratelimit.Unlimited()}, LimitsFor: func(*http.Request) []algorithms.Limit { return nil },
 		Overrides: []ratelimit.Override{{Client: []string{"192.0.2.1", "alice"}, Limits: []algorithms.Limit{algorithms.PerMinute(70)}, Until: time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC), Note: "OPS-4711"}},
 		Cost:      2, Costs: map[string]int64{"POST /a": 3}, CostFor: func(*http.Request) int64 { return 0 }, ChargeOn: []int{401, 403},
-		Ban: ratelimit.Ban{After: 10, Within: time.Minute, For: 15 * time.Minute}, Fail: failmode.Closed, Hidden: true, Shadow: true, Enforce: 0.25,
+		Ban: ratelimit.Ban{After: 10, Within: time.Minute, For: 15 * time.Minute}, Fail: failmode.Closed, Hidden: true, Shadow: true, Enforce: 0.25, Note: "5 > 3, ask ops",
 	}
 	for i := range reflect.TypeFor[ratelimit.Rule]().NumField() {
 		name := reflect.TypeFor[ratelimit.Rule]().Field(i).Name
@@ -680,7 +680,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 	o := operator{admin.Handler(m), t, ""}
 	want := `{"generation":2,"share":"0.5","rules":[{"name":"full","match":["POST /a","/b/{x}"],"key":"[ip, oneof(header:User=alice|bob)]","limit":["10/1m fixed_window","1000/month@UTC calendar_window"],` +
 		`"tiers":{"pro":"50/1m sliding_window","staff":"unlimited"},"limits_for":true,"overrides":1,"cost":2,"costs":{"POST /a":3},"cost_for":true,"charge_on":[401,403],` +
-		`"ban":{"after":10,"within":"1m","for":"15m"},"fail":"closed","shadow":true,"enforce":0.25,"hidden":true,"overridden":[{"client":"9:192.0.2.1,5:alice","limit":"70/1m sliding_window","until":"2026-12-31T23:00:00Z","note":"OPS-4711"}]},{"name":"plan","key":"ip","limit":"4/1h sliding_window","cost":1,"ban":{"after":3,"within":"1h","for":"15m"},"fail":"local"}],"top_denied":[],"bans":[]}`
+		`"ban":{"after":10,"within":"1m","for":"15m"},"fail":"closed","shadow":true,"enforce":0.25,"hidden":true,"note":"5 \u003e 3, ask ops","overridden":[{"client":"9:192.0.2.1,5:alice","limit":"70/1m sliding_window","until":"2026-12-31T23:00:00Z","note":"OPS-4711"}]},{"name":"plan","key":"ip","limit":"4/1h sliding_window","cost":1,"ban":{"after":3,"within":"1h","for":"15m"},"fail":"local"}],"top_denied":[],"bans":[]}`
 	var got bytes.Buffer
 	if err := json.Compact(&got, o.get("").Body.Bytes()); err != nil || got.String() != want {
 		t.Errorf("%s\nwant\n%s\n%v", &got, want, err)
@@ -692,7 +692,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 	page := o.browser().get("")
 	for _, text := range []string{
 		"2 rules, generation 2", "New rules are refused", "rules.yaml:5:12: no period\nrules.yaml:6:1", "This region has 0.5 of each limit", ">full<", ">shadow: enforced for 25 %<", ">fail closed<", ">hidden<",
-		"<code>10/1m fixed_window</code>, <code>1000/month@UTC calendar_window</code>", ">1 override<", "<code>9:192.0.2.1,5:alice</code>: <code>70/1m sliding_window</code>", `until <span class="when">2026-12-31 23:00 UTC</span> (OPS-4711)<`, ">tier pro<", ">unlimited<", ">[ip, oneof(header:User=alice|bob)]<", ">POST /a<", ">/b/{x}<", ">cost 3<", ">401 403<", ">after 10 denials within 1m, for 15m<", `placeholder="ip" aria-label="full: ip"`, `placeholder="oneof(header:User=alice|bob)"`, "or what the program says",
+		"<code>10/1m fixed_window</code>, <code>1000/month@UTC calendar_window</code>", ">1 override<", "<code>9:192.0.2.1,5:alice</code>: <code>70/1m sliding_window</code>", `until <span class="when">2026-12-31 23:00 UTC</span> (OPS-4711)<`, ">tier pro<", ">unlimited<", ">[ip, oneof(header:User=alice|bob)]<", ">POST /a<", ">/b/{x}<", ">cost 3<", ">401 403<", ">after 10 denials within 1m, for 15m<", ">5 &gt; 3, ask ops<", `placeholder="ip" aria-label="full: ip"`, `placeholder="oneof(header:User=alice|bob)"`, "or what the program says",
 	} {
 		if !strings.Contains(page.Body.String(), text) {
 			t.Errorf("the page does not say %s", text)

@@ -70,6 +70,7 @@ var fields = []field[ratelimit.Rule]{
 	{"retry_after", "", func(r *ratelimit.Rule, v value) { r.RetryAfter = v.duration() }},
 	{"hidden", "", func(r *ratelimit.Rule, v value) { r.Hidden = v.boolean() }},
 	{"sync", "", func(r *ratelimit.Rule, v value) { r.Sync = v.duration() }},
+	{"note", "", func(r *ratelimit.Rule, v value) { r.Note = v.quoted() }},
 }
 
 // banFields are those of a Ban.
