@@ -25,6 +25,7 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/algorithms/limitertest"
 	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/middleware/admin"
@@ -670,6 +671,9 @@ func TestAdminShowsTheRules(t *testing.T) {
 		if name != "Sync" && name != "Limit" && name != "RetryAfter" && reflect.ValueOf(full).Field(i).IsZero() {
 			t.Errorf("%s is not tested", name)
 		}
+		if _, shown := reflect.TypeFor[view.Rule]().FieldByName(name); !shown && name != "Limits" {
+			t.Errorf("%s is not in view.Rule, which viewOf fills and page.html shows", name)
+		}
 	}
 	plain := perHour("plan", 4)
 	plain.Ban = ratelimit.Ban{After: 3, For: 15 * time.Minute}
@@ -684,6 +688,12 @@ func TestAdminShowsTheRules(t *testing.T) {
 	var got bytes.Buffer
 	if err := json.Compact(&got, o.get("").Body.Bytes()); err != nil || got.String() != want {
 		t.Errorf("%s\nwant\n%s\n%v", &got, want, err)
+	}
+	for field := range reflect.TypeFor[view.Rule]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name != "-" && name != "lease" && name != "retry_after" && !strings.Contains(got.String(), `"`+name+`":`) {
+			t.Errorf("viewOf does not fill %s", field.Name)
+		}
 	}
 	m.RulesFailed(errors.New("rules.yaml:5:12: no period\nrules.yaml:6:1: no such field"))
 	if text := o.get("").Body.String(); !strings.Contains(text, `"rules_error": "rules.yaml:5:12: no period\nrules.yaml:6:1: no such field"`) {
