@@ -691,7 +691,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 	}
 	for field := range reflect.TypeFor[view.Rule]().Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if name != "-" && name != "lease" && name != "retry_after" && !strings.Contains(got.String(), `"`+name+`":`) {
+		if name != "-" && name != "sync" && name != "retry_after" && !strings.Contains(got.String(), `"`+name+`":`) {
 			t.Errorf("viewOf does not fill %s", field.Name)
 		}
 	}
