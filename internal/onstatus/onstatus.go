@@ -5,8 +5,10 @@ package onstatus
 import (
 	"bufio"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
+	"syscall"
 )
 
 // A Watcher is told what a handler does with its response.
@@ -131,7 +133,8 @@ func (w *Writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 const sniffed = 512
 
 // ReadFrom implements [io.ReaderFrom]. It writes the beginning itself, because an empty src
-// writes no status. The rest is one write, if the connection copies by itself.
+// writes no status. The rest of a file is one write, because the connection can copy it by
+// itself. Of another source it is many: a Read may be work.
 func (w *Writer) ReadFrom(src io.Reader) (n int64, err error) {
 	if !w.begun {
 		n, err = io.Copy(struct{ io.Writer }{w}, io.LimitReader(src, sniffed))
@@ -139,23 +142,27 @@ func (w *Writer) ReadFrom(src io.Reader) (n int64, err error) {
 			return n, err
 		}
 	}
-	var rest int64
-	if _, ok := innermost(w).(io.ReaderFrom); ok {
+	var to io.Writer = struct{ io.Writer }{w}
+	if isFile(src) {
 		defer w.watcher.End(w.watcher.Begin())
-		rest, err = io.Copy(w.ResponseWriter, src)
-	} else {
-		rest, err = io.Copy(struct{ io.Writer }{w}, src)
+		to = w.ResponseWriter
 	}
+	rest, err := io.Copy(to, src)
 	return n + rest, err
 }
 
-// innermost returns the writer that all others wrap.
-func innermost(w http.ResponseWriter) http.ResponseWriter {
-	for {
-		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
-		if !ok {
-			return w
-		}
-		w = inner.Unwrap()
+// isFile reports whether a source is a regular file, or a part of one.
+func isFile(src io.Reader) bool {
+	if part, ok := src.(*io.LimitedReader); ok {
+		src = part.R
 	}
+	file, ok := src.(interface { // an *os.File, also inside its WriteTo
+		fs.File
+		syscall.Conn
+	})
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode().IsRegular() // a pipe is not
 }

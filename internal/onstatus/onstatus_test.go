@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -77,6 +78,45 @@ func TestEveryKindOfWriter(t *testing.T) {
 	if len(seen) != 5 {
 		t.Errorf("%d kinds of writers", len(seen))
 	}
+}
+
+// What a connection can copy by itself, it copies: a file, and a part of one. A pipe is none,
+// though it is an *os.File.
+func TestFilesAreCopiedByTheConnection(t *testing.T) {
+	file, err := os.Open("onstatus.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	_, _ = w.WriteString(strings.Repeat("x", 1000))
+	w.Close()
+	for _, c := range []struct {
+		src  io.Reader
+		want bool
+	}{{io.LimitReader(file, 1000), true}, {file, true}, {r, false}} {
+		under := &copies{ResponseRecorder: httptest.NewRecorder()}
+		_, err := io.Copy(onstatus.Wrap(under, func(int) {}), c.src)
+		if got := under.itself; err != nil || got != c.want || under.Body.Len() < 1000 {
+			t.Errorf("%T: copied by the connection: %v, want %v; %d bytes, %v", c.src, got, c.want, under.Body.Len(), err)
+		}
+	}
+}
+
+type copies struct {
+	*httptest.ResponseRecorder
+	itself bool
+}
+
+func (*copies) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
+
+func (c *copies) ReadFrom(src io.Reader) (int64, error) {
+	c.itself = true
+	return io.Copy(c.ResponseRecorder, src)
 }
 
 // The function is called once, with the final status, before that is written.
