@@ -40,9 +40,9 @@ func (b Ban) terms(limits []algorithms.Limit) banned.Terms {
 	return banned.Terms{After: b.After, Within: cmp.Or(b.Within, limits[0].Period), For: b.For}
 }
 
-// mostCharged returns how many requests the rule's limits charge within its ban's Within, again
-// and again, and the limit that admits no more.
-func (r *Rule) mostCharged() (most int64, within time.Duration, by algorithms.Limit) {
+// mostCharged returns how many requests the rule's limits can charge within its ban's Within, and
+// the limit that admits no more; 0 if that is unknown.
+func (r *Rule) mostCharged(s share) (most int64, within time.Duration, by algorithms.Limit) {
 	cost := max(r.Cost, 1)
 	for _, units := range r.Costs {
 		cost = min(cost, max(units, 1))
@@ -54,12 +54,22 @@ func (r *Rule) mostCharged() (most int64, within time.Duration, by algorithms.Li
 		if i == 0 {
 			within = cmp.Or(r.Ban.Within, l.Period)
 		}
-		n := l.Rate / cost
-		if l.Period > 0 && within > l.Period {
-			n *= int64(within / l.Period)
+		part, err := s.limit(l)
+		period := cmp.Or(l.Period, 22*time.Hour) // no day is shorter
+		if err != nil || period < 1 || within < 1 {
+			continue // which is reported
 		}
-		if i == 0 || n < most {
-			most, by = n, l
+		const many = 1 << 20 // far more than lead to a ban
+		windows := 1 + min(int64((within-1)/period), many)
+		if part.Algorithm != algorithms.SlidingLog {
+			windows++ // it may begin at the end of one
+		}
+		n := windows * min(part.Rate/cost, many)
+		if algorithmOf(part) == string(algorithms.SlidingWindow) && part.Rate%cost == 0 {
+			n-- // the last fits when the first is forgotten
+		}
+		if by == (algorithms.Limit{}) || n < most {
+			most, by = n, part
 		}
 	}
 	return most, within, by

@@ -2,6 +2,7 @@ package middleware_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -496,29 +497,57 @@ func TestHowLongAndWhen(t *testing.T) {
 	}
 }
 
-// With ChargeOn only responses strike, so the limits must admit as many as lead to the ban.
+// With ChargeOn only responses strike, so the limits must admit as many as lead to the ban: at
+// the moment that is best for the client, and by this process's share.
 func TestABanThatCannotComeIsRefused(t *testing.T) {
+	log := algorithms.Limit{Rate: 10, Period: time.Minute, Algorithm: algorithms.SlidingLog}
 	for _, c := range []struct {
 		limits []algorithms.Limit
 		cost   int64
-		ban    ratelimit.Ban
-		fails  bool
+		share  float64
+		within time.Duration // 0 is the period
+		most   int64
 	}{
-		{limits: []algorithms.Limit{fixedIn(5, time.Minute)}, ban: ratelimit.Ban{After: 10, Within: time.Minute}, fails: true},
-		{limits: []algorithms.Limit{fixedIn(5, time.Minute)}, ban: ratelimit.Ban{After: 10, Within: 2 * time.Minute}},
-		{limits: []algorithms.Limit{fixedIn(5, time.Minute)}, ban: ratelimit.Ban{After: 6}, fails: true},
-		{limits: []algorithms.Limit{fixedIn(5, time.Minute)}, ban: ratelimit.Ban{After: 5}},
-		{limits: []algorithms.Limit{fixedIn(10, time.Minute)}, cost: 3, ban: ratelimit.Ban{After: 4}, fails: true},
-		{limits: []algorithms.Limit{fixedIn(10, time.Minute)}, cost: 3, ban: ratelimit.Ban{After: 3}},
-		{limits: []algorithms.Limit{fixedIn(5, time.Minute), fixedIn(8, time.Hour)}, ban: ratelimit.Ban{After: 9, Within: 10 * time.Minute}, fails: true},
-		{limits: []algorithms.Limit{fixedIn(5, time.Minute), algorithms.PerMonth(100, "UTC")}, ban: ratelimit.Ban{After: 20, Within: 10 * time.Minute}},
+		{limits: []algorithms.Limit{log}, most: 10},
+		{limits: []algorithms.Limit{log}, within: 10 * time.Second, most: 10},
+		{limits: []algorithms.Limit{log}, within: 119 * time.Second, most: 20},
+		{limits: []algorithms.Limit{log}, within: 2 * time.Minute, most: 20},
+		{limits: []algorithms.Limit{log}, share: 0.5, most: 5},
+		{limits: []algorithms.Limit{log}, cost: 3, most: 3},
+		{limits: []algorithms.Limit{algorithms.PerMinute(10)}, most: 19},
+		{limits: []algorithms.Limit{algorithms.PerMinute(10)}, within: 119 * time.Second, most: 29},
+		{limits: []algorithms.Limit{algorithms.PerMinute(10)}, cost: 3, most: 6},
+		{limits: []algorithms.Limit{algorithms.PerMinute(10)}, cost: 5, most: 3},
+		{limits: []algorithms.Limit{fixedIn(5, time.Minute)}, most: 10},
+		{limits: []algorithms.Limit{fixedIn(5, time.Minute)}, within: time.Second, most: 10},
+		{limits: []algorithms.Limit{fixedIn(5, time.Minute)}, within: 119 * time.Second, most: 15},
+		{limits: []algorithms.Limit{fixedIn(10, time.Minute)}, cost: 3, share: 0.9, most: 6},
+		{limits: []algorithms.Limit{fixedIn(5, time.Minute), fixedIn(8, time.Hour)}, within: 10 * time.Minute, most: 16},
+		{limits: []algorithms.Limit{fixedIn(5, time.Minute), algorithms.PerMonth(8, "UTC")}, within: 10 * time.Minute, most: 16},
 	} {
-		r := ratelimit.Rule{Name: "login", Key: keyfunc.IP, Limits: c.limits, Cost: c.cost, ChargeOn: []int{401}, Ban: c.ban}
-		r.Ban.For = 24 * time.Hour
-		_, err := ratelimit.New(ratelimit.Config{Rules: []ratelimit.Rule{r}})
-		if c.fails != (err != nil) || err != nil && !strings.Contains(err.Error(), "write a longer within or a lower after") {
-			t.Errorf("%v, %+v: %v", c.limits, c.ban, err)
+		r := ratelimit.Rule{Name: "login", Key: keyfunc.IP, Limits: c.limits, Cost: c.cost, ChargeOn: []int{401}}
+		within := cmp.Or(c.within, time.Minute)
+		for after, fails := range map[int64]bool{c.most: false, c.most + 1: true} {
+			banning := r
+			banning.Ban = ratelimit.Ban{After: after, Within: within, For: 24 * time.Hour}
+			_, err := ratelimit.New(ratelimit.Config{Rules: []ratelimit.Rule{banning}, Share: c.share})
+			if fails != (err != nil) || err != nil && !strings.Contains(err.Error(), "write a longer within or a lower after") {
+				t.Errorf("%v, %+v: %v", c.limits, banning.Ban, err)
+			}
 		}
+		synctest.Test(t, func(t *testing.T) {
+			h := mustNew(t, ratelimit.Config{Rules: []ratelimit.Rule{r}, Share: c.share}).Handler(answered(http.StatusUnauthorized, 0))
+			time.Sleep(time.Until(time.Date(2000, 1, 31, 23, 58, 59, 900e6, time.UTC)))
+			came := int64(0)
+			for begun := time.Now(); time.Since(begun) < within; time.Sleep(100 * time.Millisecond) {
+				for serve(h, "POST /").Code == http.StatusUnauthorized {
+					came++
+				}
+			}
+			if came > c.most || came < c.most-1 { // New may let one too many pass
+				t.Errorf("%v, within %s: %d responses came, want at most %d", c.limits, within, came, c.most)
+			}
+		})
 	}
 }
 

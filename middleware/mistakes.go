@@ -260,9 +260,13 @@ var table = []row{
 			part, text, _ := strings.Cut(err.Error(), ": ")
 			f.in([]any{part}, "%s", text)
 		}
-		if most, within, l := r.mostCharged(); r.ChargeOn != nil && b.After > most && most > 0 {
-			f.in([]any{"after"}, "%d responses that count cannot come within %s, since the limit %s admits %d, and with charge_on a denial is no strike; write a longer within or a lower after",
-				b.After, within, l, most)
+		if most, within, l := r.mostCharged(f.share); r.ChargeOn != nil && b.After > most && most > 0 {
+			by := "the limit"
+			if f.share.part != nil {
+				by = "this region's share"
+			}
+			f.in([]any{"after"}, "%d responses that count cannot come within %s, since %s %s admits %d, and with charge_on a denial is no strike; write a longer within or a lower after",
+				b.After, within, by, l, most)
 		}
 		if r.Key != nil && keyfunc.Describe(r.Key).Values() == 0 {
 			f.say("all clients have one key, so each of them could have all others denied: " +

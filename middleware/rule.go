@@ -91,8 +91,9 @@ type Rule struct {
 	// Ban denies a key for longer after repeated strikes; zero means no ban. A strike is a
 	// denial or, with ChargeOn, only a response whose status counts: a denial may be due to
 	// requests whose status is still to come, such as several logins behind one address. The
-	// limits must admit After such responses within Within. As many requests of a key as the
-	// limits admit may be in progress when its ban begins, so keep them at After or below.
+	// limits, or a region's Share of them, must be able to admit After such responses within
+	// Within. As many requests of a key as the limits admit may be in progress when its ban
+	// begins, so keep them at After or below.
 	//
 	// Keys in shadow are not banned, and their denials are no strikes. The same holds for
 	// requests without a key, which share one count. With several windows, Within is required.
