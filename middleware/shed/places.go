@@ -14,7 +14,7 @@ import (
 const (
 	patience  = 50 * time.Millisecond // with a client, in all, before its handler is parked
 	lookAgain = 10 * time.Millisecond // for handlers to park
-	mostBack  = 30 * time.Second      // until who comes back goes on
+	mostBack  = 30 * time.Second      // for a place to go on
 )
 
 // A slot is a request's place among those at work.
@@ -144,9 +144,9 @@ func (s *Shedder) turnOf(p *slot) chan bool {
 	return p.turn
 }
 
-// await waits for a slot's turn. When its time is over, or its client has left, a request
-// that has arrived is shed, and one that comes back goes on beyond the limit: others may need
-// a lock that it holds.
+// await waits for a slot's turn, and returns false if it does not come. When its time is over,
+// or its client has left, a request that has arrived is shed. One that comes back is at work
+// beyond the limit, because others may need a lock that it holds, but with an error.
 func (s *Shedder) await(p *slot, turn <-chan bool, most time.Duration, left <-chan struct{}) bool {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -164,6 +164,7 @@ func (s *Shedder) await(p *slot, turn <-chan bool, most time.Duration, left <-ch
 	case waiting:
 		s.shedOne(p, waited, now)
 	case returning:
+		p.say(false)
 		s.admit(p, now) // one too many
 	}
 	s.mu.Unlock()
@@ -242,8 +243,9 @@ func (s *Shedder) park(now time.Duration) {
 	s.wake(now)
 }
 
-// comeBack waits until a request that was parked has a place again, or is over.
-func (p *slot) comeBack() {
+// comeBack waits until a request that was parked has a place again, or is over. It returns
+// false if that takes too long.
+func (p *slot) comeBack() bool {
 	s := p.shedder
 	now := s.lock()
 	if p.phase == parked {
@@ -257,9 +259,7 @@ func (p *slot) comeBack() {
 	}
 	turn := s.turnOf(p)
 	s.mu.Unlock()
-	if turn != nil {
-		s.await(p, turn, mostBack, nil)
-	}
+	return turn == nil || s.await(p, turn, mostBack, nil)
 }
 
 // leave gives the place away for good. It may be called several times. The limit learns

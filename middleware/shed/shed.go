@@ -36,8 +36,8 @@ import (
 //     counts.
 //   - If other requests wait for a place, a handler that is waiting for its client, in a
 //     Read of the body or a Write, and has done so for 50 ms in all, does not count until
-//     the client continues. Then the Read or Write returns once there is a place again,
-//     after 30 s at the latest. If another goroutine reads the body, as that of
+//     the client continues. Then the Read or Write returns once there is a place again.
+//     After 30 s without one, a Read fails and a Write goes on. If another goroutine reads the body, as that of
 //     httputil.ReverseProxy does, the handler may be at work meanwhile, and so may be more
 //     than the limit: read the whole body before.
 //   - If the Shedder is outside an [http.TimeoutHandler], a handler counts only until the

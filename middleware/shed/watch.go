@@ -2,6 +2,7 @@ package shed
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 )
@@ -25,15 +26,18 @@ func (p *slot) Begin() bool {
 
 // End says that the handler goes on. If somebody else needed its place, End waits until it
 // has one again.
-func (p *slot) End(begun bool) {
+func (p *slot) End(begun bool) { p.goesOn(begun) }
+
+// goesOn is End. It returns false if the handler should not go on.
+func (p *slot) goesOn(begun bool) bool {
 	if !begun {
-		return
+		return true
 	}
 	if since := p.blocked.Swap(0); since != isParked {
 		p.waited.Store(int64(p.shedder.now()) - since)
-		return
+		return true
 	}
-	p.comeBack()
+	return p.comeBack()
 }
 
 // Status notes the status of the response.
@@ -52,6 +56,12 @@ type body struct {
 }
 
 func (b *body) Read(p []byte) (int, error) {
-	defer b.slot.End(b.slot.Begin())
-	return b.ReadCloser.Read(p)
+	begun := b.slot.Begin()
+	n, err := b.ReadCloser.Read(p)
+	if !b.slot.goesOn(begun) {
+		err = errNoPlace
+	}
+	return n, err
 }
+
+var errNoPlace = fmt.Errorf("shed: no place to go on in %v", mostBack)
