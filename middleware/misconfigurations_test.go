@@ -241,10 +241,12 @@ func TestMisconfigurations(t *testing.T) {
 		"anybody bans anybody": {change: func(c *config, r *rule) {
 			c.Rules, r.Key, r.Ban = append(c.Rules, perIP), keyfunc.BodyForm("email", 1<<10), ratelimit.Ban{After: 9, For: 24 * time.Hour}
 		}, hint: "its Key is a field of the body, so anybody can have the keys of others banned for 24h"},
-		"a ban that never comes":   {change: ban(hour, ratelimit.Ban{After: 1_000_000, For: 2 * time.Hour}), err: "ban.after: must be at most 10001"},
-		"an override of all":       {change: overridden(keyfunc.IP, override(hour, "*")), err: "an override is for one client, and * stands for itself"},
-		"an override with a blank": {change: overridden(keyfunc.Header("Client"), override(hour, " u1")), err: "overrides[0].client: there is white space around it"},
-		"a LogSecret of zeros":     {change: func(c *config, _ *rule) { c.LogSecret = make([]byte, 32) }, err: "log secret: all of its bytes are equal"},
+		"a ban that never comes":    {change: ban(hour, ratelimit.Ban{After: 1_000_000, For: 2 * time.Hour}), err: "ban.after: must be at most 10001"},
+		"an override of all":        {change: overridden(keyfunc.IP, override(hour, "*")), err: "an override is for one client, and * stands for itself"},
+		"an override of long ago":   {change: overridden(keyfunc.Header("Client"), ratelimit.Override{Client: []string{"u1"}, Limits: ratelimit.Unlimited(), Until: time.Unix(1, 0)}), err: "overrides[0].until: must be in the years 2000 to 9998, got 1970; leave it out"},
+		"an override of far beyond": {change: overridden(keyfunc.Header("Client"), ratelimit.Override{Client: []string{"u1"}, Limits: ratelimit.Unlimited(), Until: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}), err: "overrides[0].until: must be in the years 2000 to 9998, got 9999; leave it out"},
+		"an override with a blank":  {change: overridden(keyfunc.Header("Client"), override(hour, " u1")), err: "overrides[0].client: there is white space around it"},
+		"a LogSecret of zeros":      {change: func(c *config, _ *rule) { c.LogSecret = make([]byte, 32) }, err: "log secret: all of its bytes are equal"},
 
 		"a body of 8 bytes": {change: key(keyfunc.BodyJSON("email", 8)), err: "at most 8 bytes: hardly any body would be read"},
 		"bodies of GET requests": {change: func(_ *config, r *rule) {

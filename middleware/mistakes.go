@@ -103,6 +103,9 @@ var table = []row{
 			if strings.ContainsFunc(o.Note, pattern.Invisible) {
 				f.in([]any{i, "note"}, unseen)
 			}
+			if y := o.Until.UTC().Year(); !o.Until.IsZero() && (y < 2000 || y > 9998) { // others cannot be written as JSON
+				f.in([]any{i, "until"}, "must be in the years 2000 to 9998, got %d; leave it out if the override does not end", y)
+			}
 			client := []any{i, "client"}
 			if mistake := inClient(o.Client); mistake != "" {
 				f.in(client, "%s", mistake)

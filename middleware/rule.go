@@ -167,8 +167,8 @@ type Override struct {
 	// Limits are all limits of the client, so list every window. [Unlimited] exempts the
 	// client. Windows that it had before keep their counts; all others begin at 0.
 	Limits []algorithms.Limit
-	// Until ends the override, by the clock of this process; the zero time means never.
-	// The end is logged at the client's next request.
+	// Until ends the override, by the clock of this process; the zero time means never. Its
+	// year is 2000 to 9998. The end is logged at the client's next request.
 	Until time.Time
 	// Note is for operators, such as a ticket.
 	Note string

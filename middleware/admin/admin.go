@@ -211,7 +211,7 @@ func writeError(w http.ResponseWriter, status int, err error) {
 
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	text, err := json.MarshalIndent(body, "", "  ")
-	if err != nil { // not reached: texts and numbers
+	if err != nil { // not reached: texts, numbers and times of years with four digits
 		text = []byte(`{"error": "cannot be written as JSON"}`)
 	}
 	write(w, status, "application/json", append(text, '\n'))

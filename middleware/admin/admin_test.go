@@ -851,7 +851,7 @@ func TestAdminSaysWhichLimitApplies(t *testing.T) {
 		"a function":           {ratelimit.Rule{LimitsFor: func(*http.Request) []algorithms.Limit { return nil }}, "by request"},
 		"an override":          {ratelimit.Rule{Tiers: pro, Overrides: override("alice", hour, algorithms.PerHour(7))}, "no, no, yes"},
 		"another's":            {ratelimit.Rule{Overrides: override("bob", hour, algorithms.PerHour(7))}, "yes"},
-		"an override that was": {ratelimit.Rule{Overrides: override("alice", time.Unix(1, 0), algorithms.PerHour(7))}, "yes, no"},
+		"an override that was": {ratelimit.Rule{Overrides: override("alice", time.Unix(1e9, 0), algorithms.PerHour(7))}, "yes, no"},
 		"unlimited":            {ratelimit.Rule{Overrides: override("alice", hour, ratelimit.Unlimited()...)}, "no, yes"},
 		"one key of two":       {ratelimit.Rule{Key: keyfunc.First(keyfunc.Header("User"), keyfunc.Header("Name")), Overrides: override("2:alice", hour, algorithms.PerHour(7))}, "yes, no, yes"},
 	} {

@@ -238,11 +238,20 @@ func (v value) until() time.Time {
 			v.bad(`no time zone %.64q; write one such as UTC or Europe/Berlin. If the zone is right, import _ "time/tzdata" in main`, zone)
 			return time.Time{}
 		}
-		return days.DayAfter(day).UTC()
+		return notZero(days.DayAfter(day))
 	}
 	at, err := time.Parse(time.RFC3339, v.Value)
 	if err != nil {
 		v.bad("%.64q is neither an instant nor a day in a time zone; %s", v.Value, mend)
+		return time.Time{}
+	}
+	return notZero(at)
+}
+
+// notZero keeps an instant from being the zero time, which is no end. It is too early in any case.
+func notZero(at time.Time) time.Time {
+	if at.IsZero() {
+		at = at.Add(1)
 	}
 	return at.UTC()
 }
