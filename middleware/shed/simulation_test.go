@@ -4,6 +4,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,11 +162,14 @@ func TestSlowClientsInQuietTimesMoveNoLimit(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := new(shed.Shedder)
 				h := s.Handler(c.handler)
+				var all sync.WaitGroup
 				for range 1440 {
-					go h.ServeHTTP(&overload.Response{Slow: 10 * time.Second}, (&http.Request{Body: c.body()}).WithContext(t.Context()))
+					all.Go(func() {
+						h.ServeHTTP(&overload.Response{Slow: 10 * time.Second}, (&http.Request{Body: c.body()}).WithContext(t.Context()))
+					})
 					time.Sleep(2500 * time.Millisecond)
 				}
-				time.Sleep(time.Minute)
+				all.Wait()
 				if o := (overload.Scenario{Length: 90 * time.Second, From: 30 * time.Second, Load: always(2)}).Run(s); o.Most > 30 || o.Goodput < .95 {
 					t.Error(o)
 				}
