@@ -53,9 +53,9 @@ import (
 // Checks with Sync are admitted by a copy of the limiter's state, and the limiter is told each
 // Sync what they have used. All Guards together admit at most a tenth more than the limit, if
 // Instances is right. A Guard asks the limiter if its copy is older than two Syncs, or if what
-// it has not told is a tenth of what is left, divided by Instances. It copies up to 4,096 counts. A tell is made once: what
-// the limiter does not answer, and what was not told before an outage, may not be counted.
-// Peek and Remaining do not include what other processes have not told.
+// it has not told is a tenth of what is left, divided by Instances. It copies up to 4,096
+// counts. Units are told once: if the limiter does not answer, or an outage has begun, they
+// may not be counted. Peek and Remaining lack what other processes have not told.
 //
 // The charges of a denied request are refunded. A refund is tried once. The charge
 // stays if the limiter does not answer, if 256 refunds are in progress or if the Guard

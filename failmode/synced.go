@@ -25,7 +25,7 @@ func (g *Guard) takeSynced(ctx context.Context, checks []algorithms.Check) (algo
 	if len(rest) == 0 {
 		return d, nil
 	}
-	asked, resets := g.synced.Now(), g.resets.Load()
+	asked := g.synced.Now()
 	there, err := g.nameHeld(ctx, pick(checks, rest))
 	if err != nil || !there.Allowed {
 		for i := range d.Results {
@@ -39,7 +39,7 @@ func (g *Guard) takeSynced(ctx context.Context, checks []algorithms.Check) (algo
 		return algorithms.Decision{}, err
 	}
 	for i := range there.Results {
-		if r := &there.Results[i]; r.Check.Sync > 0 && ofStore(r) && r.Trace.Known && g.resets.Load() == resets {
+		if r := &there.Results[i]; r.Check.Sync > 0 && ofStore(r) && r.Trace.Known {
 			g.synced.Learn(asked, r)
 		}
 	}
@@ -70,7 +70,7 @@ func (g *Guard) tell(charges []algorithms.Charge) []algorithms.Result {
 		told, err = g.Limiter.Settle(ctx, pick(charges, sent)...)
 		return err
 	})
-	if len(told) != len(sent) || g.resets.Load() != resets { // no answer, or one from before a Reset
+	if len(told) != len(sent) {
 		return results
 	}
 	for j, i := range sent {
