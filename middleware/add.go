@@ -27,11 +27,13 @@ var ErrDenied = errors.New("middleware: over the limit")
 // handler should stop. These calls of the limiter take as long as decisions, and follow the
 // rule's Fail. They start no ban, but a ban denies them.
 //
-// Add returns nil and does nothing if the rule does not apply to the request, has charged
-// nothing, or was settled before. In shadow, a rule takes nothing beyond the first charge,
-// and denies nothing. The error wraps [ErrNoRule] as that of Settle does. Negative units, a
-// rule with an in_flight or leaky_bucket limit, and calls after the request is over are
-// errors, too. Of what Add has taken, the last 64 calls of the limiter can be refunded,
+// Add returns nil and does nothing if the rule does not apply to the request, or was settled
+// before, by Settle or ChargeOn. The same holds if the rule has charged nothing to a request
+// that is not free: the request was over the limit in shadow, or passed an outage with Fail
+// Open. Beyond the first charge, a rule in shadow takes and denies nothing, nor does, in an
+// outage, one with Fail Open. The error wraps [ErrNoRule] as that of Settle does. Negative
+// units, a rule with an in_flight or leaky_bucket limit, and calls after the request is over
+// are errors, too. Of what Add has taken, the last 64 calls of the limiter can be refunded,
 // which nearly always are all.
 //
 // Several goroutines may call Add. If several chained middlewares have a rule of this

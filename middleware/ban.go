@@ -18,14 +18,15 @@ import (
 // A Ban denies a key for longer after repeated strikes. A strike is a request that the rule
 // denies or, with ChargeOn, a response whose status counts. The strike that brings a key to
 // After within Within bans it: for For, the rule denies all of its requests, whatever it has
-// left. Then its strikes count anew. The zero value is no ban. Any other value needs After and
-// For.
+// left. Then its strikes count anew; those within Within count on if the store fails while the
+// ban begins. The zero value is no ban. Any other value needs After and For.
 //
 // The strikes of all processes count together, and a ban holds in all of them at once. The
-// store alone counts them: what a process decides while the store does not answer is no
-// strike, and a ban that has begun holds in an outage, too, whatever Fail says. A denial is no
-// strike if it comes of a calendar window, of a MaxDelay alone, or during a ban. With several
-// windows, a denial by any other of them is one.
+// store alone counts them: a denial by a process while the store does not answer is no
+// strike, nor is a response then. A response is one if the store answers when the status is
+// written, whoever has charged the request. A ban that has begun holds in an outage, too,
+// whatever Fail says. A denial is no strike if it comes of a calendar window, of a MaxDelay
+// alone, or during a ban. With several windows, a denial by any other of them is one.
 //
 // Each strike costs the store a command, and the ban three more. A strike waits no longer than
 // a decision, and the one that bans three times as long.

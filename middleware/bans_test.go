@@ -670,6 +670,30 @@ func TestABanByResponsesIsCounted(t *testing.T) {
 	}
 }
 
+// A response is a strike if the store answers when its status is written, also if this process
+// has charged the request.
+func TestAResponseAfterAnOutageIsAStrike(t *testing.T) {
+	for _, recovers := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s, r := new(store), failures(3)
+			r.Ban = ratelimit.Ban{After: 1, For: 2 * time.Hour}
+			m := mustNew(t, ratelimit.Config{Limiter: guard(t, s, 1), Rules: []ratelimit.Rule{r}})
+			away(s)
+			_ = within(t, m, func(_ context.Context, w http.ResponseWriter) error {
+				if recovers {
+					s.err.Store(nil)
+				}
+				time.Sleep(10 * time.Second) // takes no time
+				w.WriteHeader(http.StatusUnauthorized)
+				return nil
+			})
+			if s.err.Store(nil); isBanned(t, m) != recovers {
+				t.Errorf("banned: %t, and the store has recovered before: %t", !recovers, recovers)
+			}
+		})
+	}
+}
+
 func wantBans(t testing.TB, r prometheus.Gatherer, want map[string]float64) {
 	t.Helper()
 	got := gather(t, r)

@@ -83,9 +83,10 @@ type Rule struct {
 	// buckets or in_flight.
 	//
 	// Until its status is written, every request counts. So the limit also bounds how many
-	// requests of a key are in progress. A request stays charged if it has no response,
-	// panics or is hijacked, or if the client disconnects. A Settle before the
-	// status is written takes precedence.
+	// requests of a key are in progress. A request stays charged if its handler panics, takes
+	// the connection over, or writes nothing, even though net/http sends a 200 then: call
+	// WriteHeader. It also stays charged if the client disconnects. A Settle or an Add before
+	// the status is written takes precedence.
 	ChargeOn []int
 
 	// Ban denies a key for longer after repeated strikes; zero means no ban. A strike is a
