@@ -1,6 +1,7 @@
 package algorithms
 
 import (
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -18,7 +19,11 @@ func (r *Redis) takeCall(charge bool, checks []Check, ps []step.Params) *transpo
 		p := &ps[i]
 		c.Joins = c.Joins && !p.Log
 		if p.Held {
-			c.Own = append(c.Own, p.ID)
+			told := checks[i].InFlight
+			if told == nil { // a request that no Guard knows is a process of its own
+				told = new(fmt.Sprint(p.ID, 1, 0, 0))
+			}
+			c.Own = append(c.Own, *told)
 		}
 		r.tell(p)
 	}
@@ -102,6 +107,9 @@ func (r *Redis) settleCall(corrections []settlement) *transport.Call {
 		r.tell(&c.Params)
 		args = c.Step.Corrections(c.Step.Arguments(append(args, 0, c.Code), c.Params), &c.Correction)
 		args[begin] = len(args) - begin - 1
+		if told := c.result.Check.InFlight; c.Held && told != nil {
+			args[begin+4] = *told // in place of the ID
+		}
 	}
 	return &transport.Call{Script: script.Settle, Keys: keys, Args: args}
 }

@@ -3,6 +3,7 @@ package algorithms
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/step"
@@ -38,7 +39,7 @@ type Check struct {
 	// local counting of a Guard decides it, and a Memory without a free entry does not count it.
 	StoreOnly bool
 
-	Hold     step.Hold     // in_flight: the request's name, from a Guard; zero for a new one
+	InFlight *string       // in_flight: what a Guard tells the store with its question
 	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error
 }
 
@@ -172,11 +173,10 @@ func (c *Check) numbers(p *step.Params) bool {
 	return true
 }
 
-// named gives the check's numbers the name of the request: a fresh one, if the caller
-// has not given one.
+// named gives the check's numbers a name for the request, unless a Guard knows it.
 func (c *Check) named(p *step.Params) {
-	if p.ID = c.Hold.ID(); p.ID == 0 {
-		p.ID = step.NewHold().ID()
+	if c.InFlight == nil {
+		p.ID = 1 + rand.Int64N(1<<52-1) //nolint:gosec // no secret
 	}
 }
 

@@ -48,8 +48,8 @@ func TestEachFormHasItsName(t *testing.T) {
 		if list := client.LRange(t.Context(), key, 0, -1).Val(); len(list) > 0 {
 			state = strings.Join(list, ",")
 		}
-		for _, member := range client.ZRangeWithScores(t.Context(), key, 0, -1).Val() {
-			state += fmt.Sprintf("%s until %.0f,", member.Member, member.Score)
+		if fields := client.HGetAll(t.Context(), key).Val(); len(fields) > 0 {
+			state = fmt.Sprint(fields)
 		}
 		return fmt.Sprintf("%s for %s", state, client.PTTL(t.Context(), key).Val())
 	}
@@ -75,7 +75,7 @@ func TestEachFormHasItsName(t *testing.T) {
 			for j := range int64(3) {
 				b.setTime(someTime + j*1_100_000)
 				if check.Cost = j + 1; step.Table[i].Held {
-					check.Cost, check.Hold = 1, step.Hold(j+1)
+					check.Cost, check.InFlight = 1, new(fmt.Sprint(7, 1, j, 0))
 				}
 				d, err := b.limiter.Take(t.Context(), check)
 				if err != nil || !d.Allowed {

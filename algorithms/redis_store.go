@@ -134,22 +134,21 @@ func (s store) Warm(ctx context.Context) error {
 
 // Beat says that the instance id uses the namespace, and returns how many
 // instances do: those whose last beat was less than their lease ago. A lease of
-// 0 takes the instance out. The key is "namespace:instances".
+// 0 takes the instance out, for good. The key is "namespace:instances".
 //
 // All instances should use the same lease: a shorter one cuts off what longer
 // ones have left.
 func (s store) Beat(ctx context.Context, id string, lease time.Duration) (instances int, err error) {
 	key := s.Namespace + ":instances"
-	c := &transport.Call{Script: script.Pulse, Keys: []any{key}, Args: []any{lease.Microseconds(), 1, id}}
-	if lease == 0 {
-		c = &transport.Call{Keys: c.Keys, Args: []any{"zrem", key, id}}
+	told := " 1 1 0"
+	if lease == 0 { // and a beat that comes later changes nothing
+		told, lease = " 1 1 1", time.Minute
 	}
+	c := &transport.Call{Script: script.Pulse, Keys: []any{key}, Args: []any{lease.Microseconds(), id + told}}
 	reply, err := s.Send(s.Transport.Within(ctx), c) // one key goes through every client alike
 	switch {
 	case err != nil:
 		return 0, redisError(err)
-	case lease == 0:
-		return 0, nil
 	case len(reply) != 1:
 		return 0, redisError(fmt.Errorf("%w: %d numbers, want 1", transport.ErrReply, len(reply)))
 	case reply[0] < 0:

@@ -59,9 +59,9 @@ func BenchmarkRenewals(b *testing.B) {
 	srv := redistest.Start(b)
 	client := srv.Client(b)
 	s := (&algorithms.Redis{Client: client, Namespace: "shop", Budget: 5 * time.Second}).Store()
-	places := make([]inflight.Place, holders)
-	for i := range places {
-		places[i] = inflight.Place{Key: fmt.Sprintf("shop:{user-%05d}:sockets:if1:15s", i), ID: int64(i + 1), Lease: 15 * time.Second}
+	news := make([]inflight.News, holders)
+	for i := range news {
+		news[i] = inflight.News{Key: fmt.Sprintf("shop:{user-%05d}:sockets:if2:15s", i), Told: "1234567890123456 12345 1 0", Lease: 15 * time.Second}
 	}
 	used := func() (seconds float64) {
 		for line := range strings.Lines(client.Info(b.Context(), "cpu").Val()) {
@@ -74,7 +74,7 @@ func BenchmarkRenewals(b *testing.B) {
 		return seconds
 	}
 	renew := func(from, n int) {
-		if failed, err := s.Renew(b.Context(), places[from:from+n]); err != nil || len(failed) > 0 {
+		if failed, err := s.Tell(b.Context(), news[from:from+n]); err != nil || len(failed) > 0 {
 			b.Fatal(len(failed), err)
 		}
 	}

@@ -118,7 +118,7 @@ func (g *Guard) ready() {
 		g.denied.Start(func(c algorithms.Check) bool { return g.refuses(&c) })
 		g.synced.Start(g.work.Begin, g.tell)
 		g.monitor.Start(g.store, &g.work, g.logger)
-		g.inFlight.begin(g.store, &g.monitor, &g.work)
+		g.inFlight.begin(g.store, &g.monitor, &g.work, g.logger)
 		g.fellBack.Every, g.lostLog.Every = sampler.LogInterval, sampler.LogInterval
 		if g.Instances == 0 {
 			g.heartbeat.begin(g.store, &g.monitor, &g.work, g.logger)

@@ -2,22 +2,24 @@ package failmode
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/background"
 	"github.com/seed75154129/ratelimit/internal/inflight"
+	"github.com/seed75154129/ratelimit/internal/memory"
 	"github.com/seed75154129/ratelimit/internal/monitor"
-	"github.com/seed75154129/ratelimit/internal/step"
+	"github.com/seed75154129/ratelimit/internal/sampler"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// A holding store counts requests under way in sets, so that they can be renewed and
-// released by name. Others settle them as other charges.
+// A holding store counts what each process has under way. Others settle requests as other
+// charges.
 type holding interface {
 	inflight.Store
-	PlaceOf(c *algorithms.Check) inflight.Place
+	KeyOf(c *algorithms.Check) string
 }
 
 // inFlight is what runs in this process of which the store counts how much is under way.
@@ -25,89 +27,138 @@ type holding interface {
 type inFlight struct {
 	inflight.Registry
 	store holding
+	late  sampler.Sampler // to log
 }
 
-func (f *inFlight) begin(st store, b *monitor.Monitor, work *background.Group) {
+func (f *inFlight) begin(st store, b *monitor.Monitor, work *background.Group, logger *slog.Logger) {
 	s, ok := st.(holding)
 	if !ok {
 		return
 	}
-	f.store, f.Store, f.Patience = s, s, st.Budget()/2
+	f.store, f.Store, f.late.Every = s, s, sampler.LogInterval
 	f.Open = func(shard int) bool { return b.Circuit(shard).IsOpen() }
 	f.Begin, f.Safely = work.Begin, work.Safely
+	f.Late = func(by time.Duration) {
+		f.late.Do(func() {
+			logger.Warn("ratelimit: this process stood still for longer than the lease of its requests in flight; others may have been admitted in their place", "for", by)
+		})
+	}
 	b.Closing = f.Tell
 }
 
-// named returns the checks with a name for each request under way, made before anything
-// is sent: so that what got no answer can be released. nil means that there is none.
-func (f *inFlight) named(checks []algorithms.Check) (named []algorithms.Check) {
-	for i := range checks {
-		if !f.holds(&checks[i]) {
-			continue
-		}
-		if named == nil {
-			named = slices.Clone(checks)
-		}
-		named[i].Hold = step.NewHold()
-	}
-	return named
-}
-
-// holds reports whether a check is of a request under way that the store counts in a set.
+// holds reports whether a check is of a request under way of which the store is told.
 func (f *inFlight) holds(c *algorithms.Check) bool {
 	return f.store != nil && c.Limit.Algorithm == algorithms.InFlight
 }
 
-// decided holds what an admitted request has, and takes the names away.
-func (f *inFlight) decided(d *algorithms.Decision) {
-	for i := range d.Results {
-		r := &d.Results[i]
-		if !f.holds(&r.Check) {
-			continue
-		}
-		p := f.store.PlaceOf(&r.Check)
-		id := r.Check.Hold
-		r.Check.Hold = 0
-		if id == 0 {
-			continue
-		}
-		if d.Allowed && r.Source == algorithms.SourceFailOpen { // nobody counts it, until the store is back
-			r.Charged, r.Trace.Charge.At = 1, p.ID
-		}
-		switch {
-		case d.Allowed && r.Charged > 0:
-			f.Hold(p, ofStore(r), id < 0)
-		case id < 0:
-			f.Drop(p)
+// takeHeld decides a request, and holds its places in flight.
+func (g *Guard) takeHeld(ctx context.Context, checks []algorithms.Check) (d algorithms.Decision, err error) {
+	f := &g.inFlight
+	if !slices.ContainsFunc(checks, func(c algorithms.Check) bool { return f.holds(&c) }) {
+		return g.recall(ctx, checks, nil)
+	}
+	if d, full := g.fullHere(checks); full {
+		return d, nil
+	}
+	checks = slices.Clone(checks)
+	tickets := make([]inflight.Ticket, len(checks))
+	for i := range checks {
+		if c := &checks[i]; f.holds(c) {
+			tickets[i] = f.Ask(f.store.KeyOf(c), c.Limit.Period)
+			c.InFlight = tickets[i].Told
 		}
 	}
+	returned := false
+	defer func() {
+		for i := range tickets {
+			switch {
+			case !returned: // the limiter has panicked
+				f.Answered(tickets[i], inflight.Unknown, false)
+			case err != nil:
+				f.Answered(tickets[i], inflight.Denied, false)
+			default:
+				f.answered(tickets[i], &d.Results[i], d.Allowed)
+			}
+		}
+	}()
+	d, err = g.recall(ctx, checks, checks)
+	returned = true
+	return d, err
 }
 
-// freed reports whether a request may ask once more, which was denied only because the
-// store had not heard yet that others have ended here. It has now, and there is time left:
-// without an answer the request would be counted here, though the store has denied it.
-func (f *inFlight) freed(ctx context.Context, d *algorithms.Decision, begun time.Time) bool {
-	full := false
-	for i := range d.Results {
-		r := &d.Results[i]
-		if !ofStore(r) || r.Denies() && !f.holds(&r.Check) {
-			return false
-		}
-		full = full || r.Denies()
-	}
-	for i := range d.Results {
-		if r := &d.Results[i]; r.Denies() && !f.Free(ctx, f.store.PlaceOf(&r.Check).Key, begun) {
-			return false
-		}
-	}
-	return full && time.Since(begun) < f.Patience
-}
+// unheard is in place of what a check tells, if the store may have charged what does not run.
+var unheard = new(string)
 
 // lost notes of results that the store did not decide whether it may have charged them.
 func (f *inFlight) lost(results []algorithms.Result) {
 	for i := range results {
 		if r := &results[i]; r.Err != nil && f.holds(&r.Check) && !transport.NotExecuted(r.Err) {
-			r.Check.Hold = r.Check.Hold.Unsure()
+			r.Check.InFlight = unheard
 		}
 	}
+}
+
+// answered holds what an admitted request has.
+func (f *inFlight) answered(t inflight.Ticket, r *algorithms.Result, allowed bool) {
+	if !f.holds(&r.Check) {
+		return
+	}
+	a := inflight.Denied
+	switch {
+	case r.Check.InFlight == unheard:
+		a = inflight.Unknown
+	case ofStore(r) && r.Charged > 0:
+		a = inflight.Granted
+	}
+	r.Check.InFlight = nil
+	if allowed && r.Source == algorithms.SourceFailOpen { // nobody counts it, until the store is back
+		r.Charged = 1
+	}
+	if id := f.Answered(t, a, allowed && r.Charged > 0); id != 0 {
+		r.Trace.Charge.At = id
+	}
+}
+
+// fullHere denies a request of which as much runs in this process alone as may run in
+// all. Nothing else about requests under way is remembered.
+func (g *Guard) fullHere(checks []algorithms.Check) (d algorithms.Decision, full bool) {
+	for i := range checks {
+		c := &checks[i]
+		var n [1]memory.Count
+		if c.Shadow || c.Limit.Algorithm != algorithms.InFlight || !c.Count(&n[0]) {
+			continue
+		}
+		if g.local.Store().Decide(false, n[:]); n[0].Room {
+			continue
+		}
+		if !full {
+			d.Results, full = make([]algorithms.Result, len(checks)), true
+			for j := range checks {
+				d.Results[j].Check = checks[j]
+			}
+		}
+		r := &d.Results[i]
+		r.Source, r.HasRoom, r.At = algorithms.SourceDenyCache, false, time.Now()
+		r.Remaining, r.RetryAfter = min(n[0].Answer.Remaining, 0), n[0].Answer.RetryAfter
+	}
+	return d, full
+}
+
+// ended ends a request under way: here at once, and in the store soon. It reports false for
+// what is to be settled as other charges are: a local count, and places of another Guard or
+// of one that is closed.
+func (g *Guard) ended(r *algorithms.Result) bool {
+	if !g.inFlight.holds(&r.Check) {
+		return false
+	}
+	known := g.inFlight.End(r.Trace.Charge.At)
+	if r.Source == algorithms.SourceFallback || !known && r.Source != algorithms.SourceFailOpen {
+		return false
+	}
+	charge := *r
+	r.Charged = 0
+	r.Remaining++
+	unfollowIn(&g.local, &charge, r, g)
+	g.denied.Forget(&r.Check)
+	return true
 }

@@ -64,7 +64,7 @@ func (h *heartbeat) beat(ctx context.Context) {
 	case transport.Answered(err) && !h.monitor.AllOpen():
 		h.forbidden.Do(func() {
 			h.logger.Warn("ratelimit: cannot count instances; set Instances, "+
-				"or permit the heartbeat (ZADD, ZREM, ZCARD, ZCOUNT, ZRANGEBYSCORE, ZREMRANGEBYSCORE)", "error", err)
+				"or permit the heartbeat (HGETALL, HMGET, HSET, HDEL, PEXPIRE)", "error", err)
 		})
 	}
 }

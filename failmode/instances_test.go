@@ -176,7 +176,7 @@ func TestAHeartbeatThatIsForbiddenIsSaidOnce(t *testing.T) {
 func TestSeveralGuardsInOneProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := limitertest.RedisServer(t)
-		counted := func() int64 { return client.ZCard(t.Context(), "shop:instances").Val() }
+		counted := func() int64 { return inFlightIn(t, client, "shop:instances") }
 		var guards []*Guard
 		for range 3 {
 			g := &Guard{

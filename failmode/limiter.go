@@ -23,7 +23,7 @@ func (g *Guard) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 			return g.takeSynced(ctx, checks)
 		}
 	}
-	return g.nameHeld(ctx, checks)
+	return g.takeHeld(ctx, checks)
 }
 
 // Peek implements [algorithms.Limiter]. It asks the limiter even about keys that Take

@@ -83,11 +83,10 @@ func (g *Guard) refundStore(ctx context.Context, results []algorithms.Result) {
 	for i := range results {
 		if r := &results[i]; r.Charged > 0 && ofStore(r) {
 			if g.inFlight.holds(&r.Check) {
-				g.inFlight.Drop(g.inFlight.store.PlaceOf(&r.Check))
-				r.Charged = 0
-				continue
+				r.Check.InFlight = unheard
+			} else {
+				charges = append(charges, algorithms.Charge{Result: *r})
 			}
-			charges = append(charges, algorithms.Charge{Result: *r})
 			r.Charged = 0
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // others on. If those deny the request, what it was charged by copies is refunded.
 func (g *Guard) takeSynced(ctx context.Context, checks []algorithms.Check) (algorithms.Decision, error) {
 	if algorithms.Validate(checks...) != nil {
-		return g.nameHeld(ctx, checks) // the store says what is wrong
+		return g.takeHeld(ctx, checks) // the store says what is wrong
 	}
 	d := algorithms.Decision{Allowed: true, Results: make([]algorithms.Result, len(checks))}
 	instances := int64(g.instances())
@@ -26,7 +26,7 @@ func (g *Guard) takeSynced(ctx context.Context, checks []algorithms.Check) (algo
 		return d, nil
 	}
 	asked := g.synced.Now()
-	there, err := g.nameHeld(ctx, pick(checks, rest))
+	there, err := g.takeHeld(ctx, pick(checks, rest))
 	if err != nil || !there.Allowed {
 		for i := range d.Results {
 			if r := &d.Results[i]; r.Charged > 0 && !g.synced.Settle(r, 0) {

@@ -3,7 +3,7 @@
 -- Numbers go to redis.call as text: Lua's own conversion keeps 14 digits, and is slow. x + 0 is
 -- tonumber(x) at half the cost. A function costs Redis time in each run, even if it is not called.
 local KEYS, ARGV = KEYS, ARGV
-local call, format, find, sub, floor = redis.call, string.format, string.find, string.sub, math.floor
+local call, format, find, match, sub, floor = redis.call, string.format, string.find, string.match, string.sub, math.floor
 
 -- The clock is read once for all that a script does.
 local time = call('TIME')
@@ -11,6 +11,75 @@ local now = time[1] * 1000000 + time[2]
 
 -- The place in ARGV of what is read next; and the states that joint.lua has read already, by key.
 local at, states = 1, {}
+
+-- What runs of in_flight, or is there. A key has a hash: of each process "epoch granted ended until", of which
+-- granted − ended run until its lease ends; and at "all" how many run in all, and the first moment at which a lease
+-- may end. Only then are all processes read.
+-- told is "process epoch granted ended", or a process alone: of it, nothing is told. In an epoch, numbers only
+-- rise, so that it does not matter what comes late or is lost. A later epoch takes the place of an earlier one.
+-- Returns how many run; a function that writes what was told, and so many places more that are granted: false if a
+-- later epoch is there, which counts the place that is asked for; nil if nothing is told; one that takes back a place that was granted to it, or a process of which nothing is told:
+-- false if there is none; and were all read?
+local function running(key, lease, told)
+  local process, epoch, granted, ended = match(told, '^(%S+) ?(%d*) ?(%d*) ?(%d*)')
+  local found = call('HMGET', key, 'all', process)
+  local mine, all, due, ends, over = found[2], 0, now + lease, now + lease, {}
+  if found[1] then
+    all, due = match(found[1], '^(%d+) (%d+)$')
+    all, due = all + 0, due + 0
+  end
+  local anew = due <= now or due > ends -- or a clock was ahead
+  if anew then
+    all, due = 0, ends
+    local fields = call('HGETALL', key)
+    for i = 1, #fields, 2 do
+      local e, g, r, till = match(fields[i + 1], '^(%d+) (%d+) (%d+) (%d+)$')
+      if till and till + 0 <= now then
+        over[#over + 1] = { 'HDEL', key, fields[i] }
+        mine = fields[i] ~= process and mine
+      elseif till then
+        all, due = all + g - r, math.min(due, till + 0)
+        if till + 0 > ends and fields[i] ~= process then
+          over[#over + 1] = { 'HSET', key, fields[i], format('%s %s %s %d', e, g, r, ends) }
+        end
+      end
+    end
+  end
+  local function save(all, ...)
+    for i = 1, #over do
+      call(unpack(over[i]))
+    end
+    call('HSET', key, 'all', format('%d %d', all, due), ...)
+    call('PEXPIRE', key, format('%d', floor(lease / 1000) + 1))
+  end
+
+  local e, g, r = 0, 0, 0
+  if mine then
+    e, g, r = match(mine, '^(%d+) (%d+) (%d+)')
+    e, g, r = e + 0, g + 0, r + 0
+  end
+  local drop = g > r and (epoch == '' or epoch + 0 == e) and function()
+    if epoch == '' then
+      call('HDEL', key, process)
+      save(all - g + r)
+    else
+      save(all - 1, process, format('%d %d %d %d', e, g - 1, r, ends))
+    end
+  end
+  if epoch == '' then
+    return all, nil, drop, anew
+  end
+  epoch, granted, ended = epoch + 0, granted + 0, ended + 0
+  if epoch < e then
+    return all, false, drop, anew
+  elseif epoch == e then
+    granted, ended = math.max(granted, g), math.max(ended, r)
+  end
+  all = all - g + r + granted - ended
+  return all, function(more)
+    save(all + more, process, format('%d %d %d %d', epoch, granted + more, ended, ends))
+  end, drop, anew
+end
 
 -- The step of a kind is the twin of At and Take of a step in internal/step. Its arguments are in ARGV from at on;
 -- it moves at behind them. It writes nothing. Where the value at the key is no state, it fails. It reads at most
@@ -269,32 +338,19 @@ local function step(kind, key)
   end
 
   -- in_flight, kind 6: twin of inFlight in in_flight.go.
-  -- Key      a sorted set: a member for each request under way, by the end of its lease in µs
-  -- ARGV[p]  rate lease id
-  --          the id is a random number below 2^52, of this request alone
-  -- Members beyond now + lease were written by a clock that was ahead. They are looked for where there is no room.
+  -- Key      see running
+  -- ARGV[p]  rate lease told
+  -- Also     front: the last function of running
   at = p + 3
-  local used = states[key] or call('ZCOUNT', key, format('(%d', now), '+inf')
-  local lease, id, was = ARGV[p + 1], ARGV[p + 2], used > 0 and format('%d 0', used) or ''
-  local ends = format('%d', now + lease)
+  local used, write, drop, anew = running(key, ARGV[p + 1] + 0, ARGV[p + 2])
+  if write == false then
+    used = math.max(used - 1, 0)
+  end
+  local was = used > 0 and format('%d 0', used) or ''
   if used < ARGV[p] + 0 then
-    local function charge()
-      if id % 16 < 1 then -- what has lapsed does not count, and only takes room
-        call('ZREMRANGEBYSCORE', key, '-inf', format('%d', now))
-      end
-      call('ZADD', key, ends, id)
-      call('PEXPIRE', key, format('%d', floor(lease / 1000) + 1))
-    end
-    return true, false, charge, was, nil, nil, used, 0, 0
+    return true, false, write and function() write(1) end, was, nil, nil, used, 0, 0, drop
   end
-  local function heal()
-    for _, ahead in ipairs(call('ZRANGEBYSCORE', key, '(' .. ends, '+inf', 'LIMIT', '0', '100')) do
-      call('ZADD', key, ends, ahead)
-    end
-    call('PEXPIRE', key, format('%d', floor(lease / 1000) + 1))
-  end
-  local healed = call('ZCOUNT', key, '(' .. ends, '+inf') > 0 and not call('ZSCORE', key, id)
-  return false, false, nil, was, healed, heal, used, 0, 0
+  return false, false, nil, was, anew and write, function() write(0) end, used, 0, 0, drop
 end
 
 -- Decides the checks of a request: their keys are behind place d of KEYS. It puts the states into reply, behind

@@ -1,9 +1,9 @@
--- Decides several requests whose checks differ only in their keys and in the ids of in_flight, one after the
--- other, as take.lua does: a later one sees what an earlier one has charged. All is read before anything is
+-- Decides several requests whose checks differ only in their keys and in what in_flight tells, one after the
+-- other, as take.lua does: a later one sees what an earlier one has charged. All texts are read before anything is
 -- written. A request that cannot be decided, as for a foreign value, is left out and charged
 -- nothing.
 -- KEYS     for each request one for each check
--- ARGV     as of take.lua for one of them, with '' in place of an id; then the ids of each; and how many checks
+-- ARGV     as of take.lua for one of them, with '' in place of what in_flight tells; then that of each; and how many checks
 --          each has
 -- Returns  for each request the lines that take.lua returns; or, if it is left out, a line with "!", the
 --          places of the checks whose values cost the others time, and the error behind another "!", and
@@ -24,7 +24,7 @@ for i = 2, next_id - 1 do
   end
 end
 
-local sets = {} -- which checks count in a set
+local sets = {} -- which checks have a hash, of in_flight
 if ids[1] then
   at = 2
   for i = 1, checks do
@@ -34,20 +34,15 @@ if ids[1] then
   end
 end
 
--- Each set is counted once, and each text is read once.
+-- Each text is read once.
 local keys = {} -- of texts
 for i = 1, #KEYS do
   local key = KEYS[i]
-  if states[key] then
-    -- of a request before
-  elseif sets[(i - 1) % checks + 1] then
-    local used = redis.pcall('ZCOUNT', key, format('(%d', now), '+inf')
-    states[key] = type(used) == 'number' and used or nil -- else the step fails
-  else
+  if not states[key] and not sets[(i - 1) % checks + 1] then
     keys[#keys + 1], states[key] = key, ''
   end
 end
-local found = keys[1] and redis.pcall('MGET', unpack(keys)) or {} -- no keys where all are sets
+local found = keys[1] and redis.pcall('MGET', unpack(keys)) or {}
 if found.err then
   return redis.error_reply('ALONE ' .. found.err)
 end
@@ -72,8 +67,8 @@ if missing[1] then -- MGET says the same of what is no string
 end
 
 -- At which keys a text is to be written, as it is in states then, with what the steps have said about the
--- deadline; and the functions to call.
-local deadlines, later = {}, {}
+-- deadline.
+local deadlines = {}
 local reply, charges, r = {}, {}, 1
 for d = 0, #KEYS - checks, checks do
   for i = 1, #ids do
@@ -97,8 +92,7 @@ for d = 0, #KEYS - checks, checks do
     for i = 1, checks do
       local key, state, left = KEYS[d + i], admit and charges[i] or heals and heals[i], lefts and lefts[i]
       if state and sets[i] then
-        later[#later + 1] = state
-        states[key] = states[key] + (admit and charges[i] and 1 or 0)
+        state() -- for the next request to see
       elseif state then
         states[key] = state
         if left ~= true or not deadlines[key] then
@@ -121,8 +115,5 @@ for i = 1, #keys do
   else
     call('PSETEX', key, format('%d', floor((left + 1999) / 1000)), state)
   end
-end
-for i = 1, #later do
-  later[i]()
 end
 return table.concat(reply, '\n')

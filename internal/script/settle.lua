@@ -168,14 +168,12 @@ local function correct_queue(key, p, q, form, w, ahead, f)
 end
 
 -- ARGV[q]  delta
--- Who is not in the set changes nothing.
-local function correct_in_flight(key, p, q, _, a, b, c)
-  local id = ARGV[p + 2]
-  local ends = ARGV[q] + 0 < 0 and call('ZSCORE', key, id)
-  local function write()
-    call('ZREM', key, id)
+-- What is not there changes nothing.
+local function correct_in_flight(_, _, q, form, a, b, c, drop)
+  if ARGV[q] + 0 < 0 and drop then
+    return false, drop, a - 1, b, c
   end
-  return false, write, ends and ends + 0 > now and max(a - 1, 0) or a, b, c
+  return false, form, a, b, c
 end
 
 local corrections = {

@@ -7,7 +7,7 @@ const (
 	forHeaders = ", as headers hold no more; got %d"
 	forSquares = " for sliding_window, so that its square stays below 2^53; got %d: use a shorter period, fixed_window or a bucket"
 	forEntries = " for sliding_log, which remembers each request; got %d: use sliding_window"
-	forMembers = " for in_flight, which has a member for each request; got %d"
+	forPlaces  = " for in_flight; got %d"
 )
 
 // Table lists the algorithms.
@@ -18,7 +18,7 @@ var Table = numbered([]Row{
 	{Name: "token_bucket", Short: "tb1", Step: bucket{}, Code: 4, MaxRate: MaxUnits, why: forHeaders, Bucket: true},
 	{Name: "leaky_bucket", Short: "lb1", Step: queue{}, Code: 5, MaxRate: MaxUnits, why: forHeaders, Bucket: true, Queue: true},
 	{Name: "gcra", Short: "gcra1", Step: bucket{}, Code: 4, MaxRate: MaxUnits, why: forHeaders, Bucket: true},
-	{Name: "in_flight", Short: "if1", Step: inFlight{}, Code: 6, MaxRate: MaxInFlight, why: forMembers, Summary: true, Held: true},
+	{Name: "in_flight", Short: "if2", Step: inFlight{}, Code: 6, MaxRate: MaxInFlight, why: forPlaces, Summary: true, Held: true},
 	{Name: "calendar_window", Short: "cw1", Step: calendarWindow{}, Code: 7, MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Calendar: true},
 })
 

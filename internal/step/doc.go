@@ -21,7 +21,7 @@ package step
 //	token_bucket, gcra  TAT; how far ahead it was when written, in ms      TAT + cost·P/R ≤ now + B·P/R
 //	leaky_bucket        the same; TAT is the end of the last slot          the same, and Delay ≤ MaxDelay
 //	calendar_window     date of the window, used                           used + cost ≤ R
-//	in_flight           a set of requests, each until its lease ends       requests < R
+//	in_flight           of each process what it runs, until a lease ends   requests < R
 //
 // R is the rate, P the period, B the burst. TAT is the time at which a bucket is full
 // again, w + f/R in microseconds.

@@ -1,12 +1,10 @@
 package step
 
-// inFlight counts the requests that are under way at once. Each is one member of a set,
-// whose name is a random number of the request's own: to add or remove it twice is as
-// once, so both may be repeated when an answer was lost.
+// inFlight counts the requests that are under way at once. In Redis each process tells how
+// many it has, for as long as a lease, Period; see internal/inflight. In this process a count
+// has no leases: who would end a request dies with the count.
 //
-// State: a is how many there are. In Redis a member is there until the end of its lease,
-// Period, and is put off while its request runs. In this process a count has no leases:
-// who would release a member dies with the count.
+// State: a is how many there are.
 type inFlight struct {
 	inCells
 	asNow
@@ -21,7 +19,7 @@ func (inFlight) Take(s State, _ int64, p Params) (State, Placed, bool) {
 	return State{A: s.A + p.Cost}, Placed{At: p.ID}, s.A+p.Cost <= p.rate
 }
 
-// correct takes a request out of the set; it is in it once, so it is not charged more.
+// correct ends a request; it costs 1, so it is not charged more.
 func (inFlight) correct(s State, _ int64, c *Correction) State {
 	return State{A: max(s.A+min(c.Delta, 0), 0)}
 }

@@ -64,5 +64,5 @@ const (
 	MaxUnits    = 999_999_999_999_999 // the largest integer of a structured field of HTTP; below 2^50
 	MaxSquared  = 94_906_265          // the largest number whose square is below MaxExact
 	MaxLog      = 10_000              // units in a sliding_log: it has an entry for each
-	MaxInFlight = 1_000_000           // requests in flight: each is a member of a set
+	MaxInFlight = 1_000_000           // requests in flight at once
 )

@@ -13,7 +13,7 @@ type Params struct {
 	calendar     *Calendar
 	told         *Windows // of the calendar, for the Arguments
 	Cost         int64    // a cost above the quota is the quota + 1, which no state admits; 0 is a look
-	ID           int64    // Held: of the request; a random number below 2^52
+	ID           int64    // Held: a random number below 2^52 for a request that no Guard knows
 	never        bool     // the cost is above the quota
 	costW, costF int64    // buckets: the time to refill the cost
 	fullW, fullF int64    // buckets: the time to refill the whole bucket

@@ -50,7 +50,7 @@ func TestAsk(t *testing.T) {
 	}
 	do("SCRIPT", "FLUSH")
 	ask(false, "")
-	for _, command := range []string{"set", "rpush", "zadd"} { // for a string, a list and a set
+	for _, command := range []string{"set", "rpush", "hset"} { // for a string, a list and a hash
 		do("ACL", "SETUSER", "limiter", "-"+command)
 		ask(false, transport.ClassRefused)
 		do("ACL", "SETUSER", "limiter", "+@all")

@@ -675,11 +675,14 @@ func (c stuckClient) Process(context.Context, redis.Cmder) error {
 func TestAClientWithoutPipelines(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	r := &algorithms.Redis{Client: struct{ algorithms.Client }{client}, Namespace: "shop", Budget: roomy}
-	for _, key := range []string{"a", "b"} {
-		client.ZAdd(t.Context(), key, redis.Z{Member: "1"}, redis.Z{Member: "2"})
+	checks := []algorithms.Check{{Rule: "r", Key: "a", Limit: algorithms.PerHour(1)}, {Rule: "r", Key: "b", Limit: algorithms.PerHour(1)}}
+	if _, err := r.Take(t.Context(), checks...); err != nil {
+		t.Fatal(err)
 	}
-	released, err := storeOf(r).Release(t.Context(), map[string][]int64{"a": {1}, "b": {2}})
-	if left := client.ZCard(t.Context(), "a").Val() + client.ZCard(t.Context(), "b").Val(); err != nil || len(released) != 2 || left != 2 {
-		t.Errorf("released %v, %v, with %d members left; want a and b, with 2 left", released, err, left)
+	if err := r.Reset(t.Context(), checks...); err != nil {
+		t.Fatal(err)
+	}
+	if left := client.DBSize(t.Context()).Val(); left != 0 {
+		t.Errorf("%d keys are left, want none", left)
 	}
 }

@@ -25,8 +25,8 @@ var descs = describe([]description{
 	{"breaker_shards", "Servers of the store that decisions were sent to so far.", nil},
 	{"breaker_transitions_total", "How often a circuit has opened or closed.", []string{"to"}},
 
-	{"releases_dropped_total", "Releases of requests in flight that were left to the lease.", nil},
-	{"renewals_failed_total", "Renewals of requests in flight that failed, and were tried again.", nil},
+	{"releases_dropped_total", "Keys whose last request in flight ended without Redis hearing of it.", nil},
+	{"renewals_failed_total", "Failed attempts to tell Redis what is in flight for a key, which are repeated.", nil},
 
 	{"instances", "Processes that share the limits.", nil},
 	{"local_keys", "Keys with a count of their own in this process.", nil},

@@ -1,0 +1,62 @@
+package inflight
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+type silent struct{ told int }
+
+func (*silent) ShardOf(string) int { return 0 }
+func (s *silent) Tell(_ context.Context, news []News) (failed []News, err error) {
+	s.told += len(news)
+	return nil, nil
+}
+
+// What has begun just before a circuit closes is told behind it; what is known is not told
+// again.
+func TestTellOnlyWhatIsNew(t *testing.T) {
+	s := new(silent)
+	r := &Registry{
+		Store:  s,
+		Open:   func(int) bool { return true },
+		Safely: func(f func() error) error { return f() },
+	}
+	defer r.Close(func() {})
+	r.Answered(r.Ask("known", time.Minute), Granted, true)
+	r.Answered(r.Ask("new", time.Minute), Denied, true)
+	if r.Tell(0, false); s.told != 1 {
+		t.Errorf("told of %d keys, want 1", s.told)
+	}
+	if r.Tell(0, true); s.told != 3 {
+		t.Errorf("told of %d keys, want both once more", s.told)
+	}
+}
+
+// A process that stood still for longer than a lease says so.
+func TestLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stands, late time.Duration
+		r := &Registry{
+			Store:  new(silent),
+			Open:   func(int) bool { time.Sleep(stands); stands = 0; return false },
+			Begin:  func(f func()) bool { go f(); return true },
+			Safely: func(f func() error) error { return f() },
+			Late:   func(by time.Duration) { late = max(late, by) },
+		}
+		defer r.Close(func() {})
+		for _, key := range []string{"a", "b"} {
+			r.Answered(r.Ask(key, 3*time.Second), Granted, true)
+			time.Sleep(300 * time.Millisecond)
+		}
+		for _, stands = range []time.Duration{time.Second, 4 * time.Second} {
+			is := stands
+			time.Sleep(10 * time.Second)
+			if said := late > 0; said != (is > 3*time.Second) || late > is {
+				t.Errorf("stood still for %s, and said %s", is, late)
+			}
+		}
+	})
+}
