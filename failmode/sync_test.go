@@ -218,6 +218,42 @@ func TestSyncOnRedis(t *testing.T) {
 	}
 }
 
+// What is told to a Redis or a cluster, refunds among it, is counted there by each algorithm.
+func TestSyncTellsRedis(t *testing.T) {
+	t.Parallel()
+	for name, client := range map[string]algorithms.Client{"server": redistest.Start(t).Client(t), "cluster": redistest.StartCluster(t).Client(t)} {
+		g := &Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "told", Budget: time.Second}, Instances: 1}
+		var checks []algorithms.Check
+		for i, text := range []string{"1000/365d fixed_window", "1000/365d sliding_window", "1000/365d token_bucket", "1000/365d gcra", "1000/year@UTC"} {
+			l, err := algorithms.ParseLimit(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for key := range maxTold {
+				checks = append(checks, algorithms.Check{Rule: fmt.Sprint(i), Key: fmt.Sprint(key), Limit: l, Sync: time.Second})
+			}
+		}
+		for _, c := range checks {
+			var charged []algorithms.Result
+			for range 6 {
+				charged = append(charged, taken(t, g, c).Results[0])
+			}
+			if r := charged[5]; r.Source != algorithms.SourceSync {
+				t.Fatalf("%s: %+v", name, r)
+			}
+			if err := settleAll(t.Context(), g, 0, charged[4:]...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = g.Close()
+		for _, c := range checks {
+			if left := remaining(t, g, c); left != 1000-4 {
+				t.Fatalf("%s: %s, key %s: %d left, want 996", name, c.Rule, c.Key, left)
+			}
+		}
+	}
+}
+
 // inWindow is the period of a result, on the store's clock.
 func inWindow(r *algorithms.Result) int64 {
 	return r.At.UnixMicro() / r.Check.Limit.Period.Microseconds()
