@@ -2,6 +2,7 @@ package inflight
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,24 +39,24 @@ func TestTellOnlyWhatIsNew(t *testing.T) {
 // A process that stood still for longer than a lease says so.
 func TestLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var stands, late time.Duration
+		var stands, late atomic.Int64
 		r := &Registry{
 			Store:  new(silent),
-			Open:   func(int) bool { time.Sleep(stands); stands = 0; return false },
+			Open:   func(int) bool { time.Sleep(time.Duration(stands.Swap(0))); return false },
 			Begin:  func(f func()) bool { go f(); return true },
 			Safely: func(f func() error) error { return f() },
-			Late:   func(by time.Duration) { late = max(late, by) },
+			Late:   func(by time.Duration) { late.Store(int64(by)) },
 		}
-		defer r.Close(func() {})
+		defer r.Close(synctest.Wait)
 		for _, key := range []string{"a", "b"} {
 			r.Answered(r.Ask(key, 3*time.Second), Granted, true)
 			time.Sleep(300 * time.Millisecond)
 		}
-		for _, stands = range []time.Duration{time.Second, 4 * time.Second} {
-			is := stands
+		for _, long := range []time.Duration{time.Second, 4 * time.Second} {
+			stands.Store(int64(long))
 			time.Sleep(10 * time.Second)
-			if said := late > 0; said != (is > 3*time.Second) || late > is {
-				t.Errorf("stood still for %s, and said %s", is, late)
+			if by := time.Duration(late.Load()); by > 0 != (long > 3*time.Second) || by > long {
+				t.Errorf("stood still for %s, and said %s", long, by)
 			}
 		}
 	})
