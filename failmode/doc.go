@@ -46,7 +46,8 @@ package failmode
 //
 // A key that the store last denied stays denied in every mode until it fits its limit. The
 // table of known denials decides that. Local counting cannot, because only the store knows
-// the weight of a sliding window's last count.
+// the weight of a sliding window's last count. Reset forgets a key in all that this process
+// knows: copies, known denials and local counts.
 //
 // A look that the store denied is in both, since a ban has to hold; one that has room ends both.
 //

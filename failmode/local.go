@@ -78,7 +78,7 @@ func (g *Guard) countOf(r *algorithms.Result, n *memory.Count) bool {
 	return c.Count(n)
 }
 
-// shareOfCheck reduces a check's limit to this process' share. If the share is no
+// shareOfCheck reduces a check's limit to this process' share: of a bucket, burst and rate. If the share is no
 // valid limit, such as a rate that is too low for its burst, the limit stays whole.
 func (g *Guard) shareOfCheck(c algorithms.Check) algorithms.Check {
 	instances, quota := int64(g.instances()), c.Limit.Quota()

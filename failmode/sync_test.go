@@ -338,6 +338,7 @@ func TestSyncedUnits(t *testing.T) {
 			s.back = 20 * time.Millisecond
 			go func() { _, _ = g.Take(context.Background(), hot) }()
 			time.Sleep(time.Millisecond)
+			synctest.Wait()
 			dear := hot
 			dear.Sync, dear.Cost, s.back = 0, 9900, 0
 			taken(t, &s.Memory, dear)
