@@ -60,10 +60,10 @@ func (g *Guard) takeHeld(ctx context.Context, checks []algorithms.Check) (d algo
 	if d, full := g.fullHere(checks); full {
 		return d, nil
 	}
-	checks = slices.Clone(checks)
-	tickets := make([]inflight.Ticket, len(checks))
-	for i := range checks {
-		if c := &checks[i]; f.holds(c) {
+	told := slices.Clone(checks) // the checks themselves stay on the caller's stack
+	tickets := make([]inflight.Ticket, len(told))
+	for i := range told {
+		if c := &told[i]; f.holds(c) {
 			tickets[i] = f.Ask(f.store.KeyOf(c), c.Limit.Period)
 			c.InFlight = tickets[i].Told
 		}
@@ -81,7 +81,7 @@ func (g *Guard) takeHeld(ctx context.Context, checks []algorithms.Check) (d algo
 			}
 		}
 	}()
-	d, err = g.recall(ctx, checks, checks)
+	d, err = g.recall(ctx, told, told)
 	returned = true
 	return d, err
 }
