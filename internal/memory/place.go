@@ -104,7 +104,7 @@ func (pl *place) store(s step.State, until, now int64, p *step.Params, most int)
 		if p.Own {
 			most *= 2 // for bans in a flood of keys
 		}
-		room := pl.hasRoom(now, most)
+		room := pl.shard.hasRoom(now, most)
 		if !room && p.Own {
 			return
 		}
@@ -130,11 +130,6 @@ func (pl *place) hashIn(sk *sketch) uint64 {
 		return pl.id[0] / shardCount
 	}
 	return pl.hash / shardCount
-}
-
-// hasRoom reports whether the place's count has an entry or can have one.
-func (pl *place) hasRoom(now int64, most int) bool {
-	return pl.found() != nil || pl.shard.hasRoom(now, most)
 }
 
 // hasRoom reports whether the table can have one more entry. It evicts some entries that

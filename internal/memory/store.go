@@ -136,25 +136,16 @@ func (m *Store) settleAt(now int64, pl *place, c *step.Correction) step.State {
 
 // Reset forgets the counts. Those in a sketch stay.
 func (m *Store) Reset(counts []Count) {
-	for i := range counts {
-		m.Forget(&counts[i])
-	}
-}
-
-// Forget forgets a count.
-func (m *Store) Forget(c *Count) {
-	defer m.locked(c).Unlock()
-	if !c.Held { // who runs is counted, whatever is forgotten
-		c.shard.table.Remove(c.id)
-	}
-}
-
-// locked finds the place of a count, and returns its shard's lock, which it has locked.
-func (m *Store) locked(c *Count) *sync.Mutex {
 	m.ready()
-	m.place(&c.place, c.Rule, c.Key, &c.Params)
-	c.shard.mu.Lock()
-	return &c.shard.mu
+	for i := range counts {
+		c := &counts[i]
+		m.place(&c.place, c.Rule, c.Key, &c.Params)
+		c.shard.mu.Lock()
+		if !c.Held { // who runs is counted, whatever is forgotten
+			c.shard.table.Remove(c.id)
+		}
+		c.shard.mu.Unlock()
+	}
 }
 
 // Stats say how full a Store is.
