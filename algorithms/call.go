@@ -102,7 +102,7 @@ func (r *Redis) settleCall(corrections []settlement) *transport.Call {
 	keys, args := make([]any, len(corrections)), make([]any, 0, 13*len(corrections))
 	for i := range corrections {
 		c := &corrections[i]
-		keys[i] = r.key(&c.result.Check, &c.Params)
+		keys[i] = r.key(&c.result.Check, c.Row)
 		begin := len(args)
 		r.tell(&c.Params)
 		args = c.Step.Corrections(c.Step.Arguments(append(args, 0, c.Code), c.Params), &c.Correction)

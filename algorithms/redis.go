@@ -133,9 +133,10 @@ func redisError(err error) error {
 	return fmt.Errorf("algorithms: redis: %w", err)
 }
 
-func (r *Redis) key(c *Check, p *step.Params) string {
+// key is the key that counts a check, whose limit has this row.
+func (r *Redis) key(c *Check, row *step.Row) string {
 	var room [128]byte
-	return string(appendKey(room[:0], r.Namespace, c, p.Row))
+	return string(appendKey(room[:0], r.Namespace, c, row))
 }
 
 // keys returns the keys of checks. They share one string.

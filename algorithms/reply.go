@@ -14,7 +14,7 @@ func (r *Redis) foreign(c *Check, p *step.Params, err error) error {
 	if !isForeign(err) {
 		return err
 	}
-	return fmt.Errorf("foreign value at key %s; Reset deletes it: %w: %w", r.key(c, p), transport.ErrForeign, err)
+	return fmt.Errorf("foreign value at key %s; Reset deletes it: %w: %w", r.key(c, p.Row), transport.ErrForeign, err)
 }
 
 // answers turns what [script.ParseReply] returns into a decision.
