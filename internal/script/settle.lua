@@ -46,13 +46,7 @@ local function correct_calendar_window(_, p, q, form, start, used)
       left = ARGV[at + 2] - now
     end
   end
-  local delta = ARGV[q] + 0
-  if delta > 0 then
-    used = used + min(delta, ARGV[q + 2] - used)
-  elseif start == ARGV[q + 1] + 0 then
-    used = max(used + delta, 0)
-  end
-  return left, form, start, used, 0
+  return left, form, correct_windows(p, q, start, used, 0) -- the period that it reads moves only last, which stays 0
 end
 
 -- ARGV[q]  delta at most: how many units more, when the charge came, and how many units a log can hold
