@@ -60,6 +60,8 @@ type Cache struct {
 	shards [shardCount]shard
 }
 
+type entry = table.Entry[[perCount]denial]
+
 type shard struct {
 	mu     sync.Mutex
 	counts table.Table[[perCount]denial]
@@ -106,19 +108,20 @@ func (d *Cache) of(c *algorithms.Check) uint64 {
 	}{c.Limit, max(c.Cost, 1), c.Look}) | 1
 }
 
-// find returns what is known of a check. It requires the shard's mu.
-func (d *Cache) find(s *shard, id table.ID, c *algorithms.Check) *denial {
+// find returns a count's entry, if there is one, and in it what is known of a check. It
+// requires the shard's mu.
+func (d *Cache) find(s *shard, id table.ID, c *algorithms.Check) (*entry, *denial) {
 	e := s.counts.Find(id)
 	if e == nil {
-		return nil
+		return nil, nil
 	}
 	hash := d.of(c)
 	for i := range e.Value {
 		if n := &e.Value[i]; n.of == hash {
-			return n
+			return e, n
 		}
 	}
-	return nil
+	return e, nil
 }
 
 // known returns a check's denial if requests may be denied by it, or have to ask one at a time.
@@ -129,7 +132,7 @@ func (d *Cache) known(c *algorithms.Check, now time.Duration) (denial, bool) {
 	id, s := d.place(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := d.find(s, id, c)
+	_, n := d.find(s, id, c)
 	if n == nil || n.over(now) && (now >= n.met+askSoon || now >= n.ends+askInterval) {
 		return denial{}, false
 	}
@@ -146,7 +149,7 @@ func (d *Cache) claim(c *algorithms.Check, now time.Duration) (denial, bool) {
 	id, s := d.place(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch n := d.find(s, id, c); {
+	switch _, n := d.find(s, id, c); {
 	case n == nil: // forgotten meanwhile
 		return denial{}, true
 	case now < n.ask:
@@ -172,7 +175,7 @@ func (d *Cache) Decide(checks []algorithms.Check) (_ algorithms.Decision, denied
 	if len(checks) > len(few) {
 		all = make([]denial, len(checks))
 	}
-	now, due := d.Now(), d.mayAsk()
+	now, due := d.Now(), true
 	for i := range checks {
 		n, known := d.known(&checks[i], now)
 		switch {
@@ -189,7 +192,7 @@ func (d *Cache) Decide(checks []algorithms.Check) (_ algorithms.Decision, denied
 	if !denied && !again {
 		return algorithms.Decision{}, false, false
 	}
-	if !denied || due {
+	if !denied || due && d.mayAsk(now) {
 		if denied {
 			d.asked.Add(1)
 		}
@@ -215,8 +218,8 @@ func (d *Cache) Decide(checks []algorithms.Check) (_ algorithms.Decision, denied
 }
 
 // mayAsk reports whether the store may be asked again in this second.
-func (d *Cache) mayAsk() bool {
-	second, last := int64(d.Now()/askInterval)<<32, d.asked.Load()
+func (d *Cache) mayAsk(now time.Duration) bool {
+	second, last := int64(now/askInterval)<<32, d.asked.Load()
 	if last>>32<<32 != second {
 		d.asked.CompareAndSwap(last, second)
 		return true
@@ -258,14 +261,14 @@ func ceil(d time.Duration) time.Duration {
 // Decide has returned.
 func (d *Cache) Learn(asked time.Duration, r *algorithms.Result, again bool) {
 	c := &r.Check
-	denied := r.Err == nil && r.Denies() && r.RetryAfter > 0 && (c.MaxDelay == 0 || r.Remaining < max(c.Cost, 1))
+	denied := r.Err == nil && r.Denies() && r.RetryAfter > 0 && !naming.Limit(c.Limit).Row().DeniedByDelay(c.MaxDelay > 0, r.Remaining, c.Cost)
 	if !denied && !again {
 		return
 	}
 	id, s := d.place(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := d.find(s, id, c)
+	e, n := d.find(s, id, c)
 	if !denied {
 		switch {
 		case n == nil, asked < n.asked: // an answer to an earlier question
@@ -300,22 +303,20 @@ func (d *Cache) Learn(asked time.Duration, r *algorithms.Result, again bool) {
 		}
 		return
 	case n == nil:
-		n = s.add(id, now)
+		e, n = s.add(id, e, now)
 		learned.met = -askSoon
 	default:
 		learned.met = n.met
 	}
 	learned.ask = min(learned.ask, learned.ends)
 	*n = learned
-	if e := s.counts.Find(id); e != nil {
-		e.Until = max(e.Until, int64(learned.ends))
-	}
+	e.Until = max(e.Until, int64(learned.ends))
 	d.used.Store(true)
 }
 
-// add returns room for another denial of a count. It requires mu.
-func (s *shard) add(id table.ID, now time.Duration) *denial {
-	e := s.counts.Find(id)
+// add returns the count's entry, made if it is nil, and room for another denial in it. It
+// requires mu.
+func (s *shard) add(id table.ID, e *entry, now time.Duration) (*entry, *denial) {
 	if e == nil {
 		if room, _ := s.counts.Room(int64(now), shardSize); !room {
 			s.counts.RemoveAny()
@@ -324,10 +325,10 @@ func (s *shard) add(id table.ID, now time.Duration) *denial {
 	}
 	for i := range e.Value {
 		if n := &e.Value[i]; n.of == 0 || n.ends <= now {
-			return n
+			return e, n
 		}
 	}
-	return &e.Value[rand.IntN(perCount)]
+	return e, &e.Value[rand.IntN(perCount)]
 }
 
 // Forget drops what is known of a count, of which units were given back, and later what the
