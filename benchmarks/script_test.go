@@ -128,7 +128,7 @@ type recorder struct{ commands [][]any }
 func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		beats := slices.ContainsFunc(cmd.Args(), func(arg any) bool { key, _ := arg.(string); return strings.HasSuffix(key, ":instances") })
-		if cmd.Name() != "info" && !beats { // these belong to no request, and come at any time
+		if strings.HasPrefix(cmd.Name(), "eval") && !beats { // others are of no request, such as HELLO and INFO, and come at any time
 			r.commands = append(r.commands, cmd.Args())
 		}
 		return next(ctx, cmd)
