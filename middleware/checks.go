@@ -177,6 +177,15 @@ func (o operator) Shown(key string) view.Key {
 	return view.Key{Text: o.m.shown(key), ID: o.m.keyID(kept), Kept: kept, Whole: !isBounded(kept)}
 }
 
+// Keys returns the keys that plain values stand for, as [Middleware.Checks] does.
+func (o operator) Keys(rule string, values ...string) ([]string, error) {
+	r, err := o.m.rules.Load().named(rule)
+	if err != nil {
+		return nil, err
+	}
+	return r.keysOf(values)
+}
+
 // Client returns the counts of keys by a rule.
 func (o operator) Client(rule string, keys ...string) (c view.Client, err error) {
 	r, err := o.m.rules.Load().named(rule)

@@ -191,7 +191,7 @@ func (h *handler) keysOf(o order) ([]string, error) {
 	if o.ID != "" {
 		return h.listedKey(o.rule, o.ID)
 	}
-	checks, err := h.limit.Checks(o.rule, o.Values...)
+	keys, err := h.limit.Operator().Keys(o.rule, o.Values...)
 	if err != nil {
 		status := http.StatusBadRequest
 		if errors.Is(err, ratelimit.ErrNoRule) { // the rules were replaced meanwhile
@@ -200,12 +200,6 @@ func (h *handler) keysOf(o order) ([]string, error) {
 			err = fmt.Errorf("%w; send value=…, once for each part of the key", err)
 		}
 		return nil, &mistake{status, err}
-	}
-	var keys []string
-	for i := range checks {
-		if !slices.Contains(keys, checks[i].Key) {
-			keys = append(keys, checks[i].Key)
-		}
 	}
 	return keys, nil
 }

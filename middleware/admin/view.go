@@ -85,19 +85,13 @@ func whyNot(rule *view.Rule, key view.Key) string {
 }
 
 // restOfBan asks the limiter for how long a key is still banned. If the limiter cannot
-// tell, it is as known. The windows of a rule that lead to no ban may not know of it.
+// tell, it is as known. A ban is the rule's, so one of its limits is enough.
 func (h *handler) restOfBan(ctx context.Context, rule, key string, known time.Duration) (rest time.Duration) {
 	client, err := h.limit.Operator().Client(rule, key)
 	if err != nil {
 		return known
 	}
-	var checks []algorithms.Check
-	for _, l := range client.Limits {
-		if l.Tier == "" && l.Override == "" {
-			checks = append(checks, l.Checks...)
-		}
-	}
-	d, err := h.limit.Operator().Peek(ctx, checks...)
+	d, err := h.limit.Operator().Peek(ctx, client.Limits[0].Checks...)
 	if err != nil {
 		return known
 	}
