@@ -61,7 +61,6 @@ func (e *evaluation) withState(w http.ResponseWriter) *http.Request {
 	if s.unpaid = !e.charged; e.charged || e.free != nil && e.m.config.Settled != nil {
 		s.request = e.request
 	}
-	s.mayRefund = e.set.mayRefund(&e.decision)
 	e.state = s
 	s.next = *e.request.WithContext(s)
 	return &s.next

@@ -91,11 +91,11 @@ func (set *ruleset) banOf(c *algorithms.Check) *rule {
 
 // withLooks returns the checks and, behind them, a look at the ban of each key.
 func (set *ruleset) withLooks(checks []algorithms.Check) []algorithms.Check {
-	all := checks
+	all := slices.Clip(checks)
 	for i := range checks {
 		c := &checks[i]
 		if (i == 0 || checks[i-1].Rule != c.Rule || checks[i-1].Key != c.Key) && set.banOf(c) != nil {
-			all = append(slices.Clip(all), banned.Look(c))
+			all = append(all, banned.Look(c))
 		}
 	}
 	return all

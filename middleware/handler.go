@@ -61,15 +61,15 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		return
 	}
 	r = e.withState(w)
-	s := e.state
-	if s.mayRefund {
+	s, mayRefund := e.state, e.set.mayRefund(&e.decision)
+	if mayRefund {
 		w = onstatus.Wrap(w, func(status int) {
 			s.answered(status)
 			s.refundBy(status)
 		})
 	}
 	next.ServeHTTP(w, r)
-	if s.mayRefund && !s.hasStatus {
+	if mayRefund && !s.hasStatus {
 		s.answered(0)
 	}
 }

@@ -220,19 +220,19 @@ func complete(d *algorithms.Decision, checks []algorithms.Check) ([]algorithms.R
 		if r.At.IsZero() {
 			r.At = now
 		}
-		undecided := r.Source == algorithms.SourceNone && !r.HasRoom && r.Err == nil
+		nobody := undecided(r)
 		if r.Source == algorithms.SourceNone && (r.HasRoom || r.RetryAfter > 0) {
 			r.Source = sourceOther
 		}
 		decided = decided && r.Err == nil
-		if r.Denies() || undecided && !r.Check.Shadow {
+		if r.Denies() || nobody && !r.Check.Shadow {
 			denies = i
 		}
 	}
 	switch {
 	case !decided && !slices.ContainsFunc(results, func(r algorithms.Result) bool { return r.Err == nil && r.Denies() }):
 		for i := range results { // the fail modes decide, also what nothing is said of
-			if r := &results[i]; r.Source == algorithms.SourceNone && !r.HasRoom && r.Err == nil {
+			if r := &results[i]; undecided(r) {
 				r.Err = errors.New("the limiter has not decided")
 			}
 		}

@@ -354,8 +354,8 @@ var table = []row{
 	}},
 	{field: "Sync", limits: func(r *Rule, set *limitSet, f *found) {
 		for _, l := range set.valid {
-			switch {
-			case isHeld(l), l.Algorithm == algorithms.SlidingLog, l.Algorithm == algorithms.LeakyBucket:
+			switch row := naming.Limit(l).Row(); {
+			case row.Log || row.Queue || row.Held:
 				f.say("not with %s, of which a process has no copy; use %s, %s or %s, or leave sync out",
 					set.name(l), algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.TokenBucket)
 			case l.Calendar == "" && r.Sync > l.Period/syncPart:

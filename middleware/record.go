@@ -57,6 +57,11 @@ func (m *Middleware) record(r *http.Request, set *ruleset, d *algorithms.Decisio
 	}
 }
 
+// undecided reports whether nobody has decided a result.
+func undecided(r *algorithms.Result) bool {
+	return r.Source == algorithms.SourceNone && !r.HasRoom && r.Err == nil
+}
+
 // outcomeOf returns the result that says what becomes of a request by the windows of a
 // rule: one that denies, and of several the one that began a ban or denies for the
 // longest time; else the tightest. It is nil if none was decided.
@@ -64,7 +69,7 @@ func outcomeOf(windows []algorithms.Result) (one *algorithms.Result) {
 	for i := range windows {
 		r := &windows[i]
 		switch {
-		case r.Source == algorithms.SourceNone && !r.HasRoom && r.Err == nil:
+		case undecided(r):
 		case one == nil, one.HasRoom && !r.HasRoom:
 			one = r
 		case !one.HasRoom && r.HasRoom || one.BanBegan:

@@ -250,11 +250,8 @@ func (r *Rule) hasHeld() bool {
 func algorithmOf(l algorithms.Limit) string { return naming.Limit(l).Name() }
 
 func isWindow(l algorithms.Limit) bool {
-	switch algorithms.Algorithm(algorithmOf(l)) {
-	case algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog, algorithms.CalendarWindow:
-		return true
-	}
-	return false
+	row := naming.Limit(l).Row()
+	return row != nil && (row.Aligned || row.Log || row.Calendar)
 }
 
 // refill is how long a bucket needs to refill, in ns; as a number that may be above any

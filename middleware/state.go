@@ -28,11 +28,10 @@ type requestState struct {
 	request *http.Request      // for Config.Settled; nil if it is not to be called
 	unpaid  bool               // only Add may have charged it
 
-	hasStatus bool // the handler has written one; known only with mayRefund
+	hasStatus bool // the handler has written one; known only if a rule with ChargeOn has charged the request
 
-	decision  algorithms.Decision // never changes
-	spent     time.Duration       // waiting for decisions, in all middlewares so far
-	mayRefund bool                // a rule with ChargeOn has charged the request
+	decision algorithms.Decision // never changes
+	spent    time.Duration       // waiting for decisions, in all middlewares so far
 
 	mu       sync.Mutex
 	calls    chan struct{} // has an element while the limiter is called for an account; nil without accounts
