@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -598,19 +597,6 @@ func checksOf(t *testing.T, m *ratelimit.Middleware, rule string) []algorithms.C
 	return checks
 }
 
-// Whatever a request is charged by a rule, its ban denies it.
-func TestABanDeniesWhatIsFree(t *testing.T) {
-	rule := banning(1)
-	rule.CostFor = func(*http.Request) int64 { return 0 }
-	m := inMemory(t, rule)
-	if err := m.Ban(t.Context(), "login", time.Hour, "192.0.2.1"); err != nil {
-		t.Fatal(err)
-	}
-	if w := serve(m.Handler(ok), "POST /"); w.Code != http.StatusTooManyRequests {
-		t.Error(w.Code)
-	}
-}
-
 func TestABanIsSaidLoggedAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -767,38 +753,6 @@ func TestBansOfRulesThatAreNotEnforced(t *testing.T) {
 		t.Error("another algorithm has lifted the ban")
 	}
 }
-
-// A client that is banned has its body not read, as one that is over.
-func TestBodiesOfTheBannedAreNotRead(t *testing.T) {
-	guard := &failmode.Guard{Limiter: new(algorithms.Memory), Instances: 1}
-	t.Cleanup(func() { _ = guard.Close() })
-	byIP := banning(100)
-	account := ratelimit.Rule{Name: "account", Key: keyfunc.BodyJSON("email", 1<<10), Limit: algorithms.PerHour(1000)}
-	m := mustNew(t, ratelimit.Config{Limiter: guard, Rules: []ratelimit.Rule{byIP, account}})
-	if err := m.Ban(t.Context(), "login", time.Hour, "192.0.2.1"); err != nil {
-		t.Fatal(err)
-	}
-	body := &countingBody{Reader: strings.NewReader(`{"email":"a@example.org"}`)}
-	r := request("POST /")
-	r.Body = body
-	r.Header.Set("Content-Type", "application/json")
-	w := httptest.NewRecorder()
-	if m.Handler(ok).ServeHTTP(w, r); w.Code != http.StatusTooManyRequests || body.reads > 0 {
-		t.Errorf("%d, and %d reads", w.Code, body.reads)
-	}
-}
-
-type countingBody struct {
-	io.Reader
-	reads int
-}
-
-func (b *countingBody) Read(p []byte) (int, error) {
-	b.reads++
-	return b.Reader.Read(p)
-}
-
-func (*countingBody) Close() error { return nil }
 
 // slowly is a Memory that needs its time.
 type slowly struct {

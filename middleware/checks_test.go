@@ -191,28 +191,3 @@ func TestChecksRefuse(t *testing.T) {
 		t.Error("an empty value would be the count of all who have no key")
 	}
 }
-
-// Another middleware has its own limits for a rule of the same name.
-func TestChecksAreOfOneMiddleware(t *testing.T) {
-	limiter := new(algorithms.Memory)
-	mine := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{perHour("login", 5)}})
-	other := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{{Name: "login", Key: keyfunc.IP, Limit: algorithms.PerMinute(3)}}})
-	for _, m := range []*ratelimit.Middleware{mine, other} {
-		times(2, m.Handler(ok), "GET /")
-	}
-	for _, tt := range []struct {
-		m    *ratelimit.Middleware
-		want int64
-	}{{mine, 3}, {other, 1}, {mine, 3}} {
-		checks, err := tt.m.Checks("login", "192.0.2.1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d, err := limiter.Peek(t.Context(), checks...); err != nil || len(d.Results) != 1 || d.Results[0].Remaining != tt.want {
-			t.Errorf("%+v, %v; want %d left", d, err, tt.want)
-		}
-		if tt.m == other {
-			_ = limiter.Reset(t.Context(), checks...)
-		}
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -96,6 +95,7 @@ func TestAddToAFreeRequest(t *testing.T) {
 		"half a look, open": {half, failmode.Open, 2, 4},
 		"an outage, closed": {away, failmode.Closed, 0, 0},
 		"an outage, open":   {away, failmode.Open, 3, 0},
+		"an outage, local":  {func(*algorithms.Memory) algorithms.Limiter { return guard(t, limitertest.Fail(nil), 1) }, failmode.Local, 2, 0},
 	} {
 		memory := new(algorithms.Memory)
 		rule := byCost
@@ -132,43 +132,6 @@ func (h halfPeeked) Peek(ctx context.Context, checks ...algorithms.Check) (algor
 		d.Results[i] = algorithms.Result{Check: checks[i], Err: context.DeadlineExceeded}
 	}
 	return d, err
-}
-
-// What Add took in advance for a free request, and what is used in the end, are settled.
-func TestAddToAFreeRequestIsSettled(t *testing.T) {
-	var settled []int64
-	h := mustNew(t, ratelimit.Config{
-		Limiter: new(algorithms.Memory),
-		Rules:   []ratelimit.Rule{{Name: "units", Key: keyfunc.Everyone, Limit: algorithms.PerHour(10_000), CostFor: byCost.CostFor}},
-		Settled: func(_ *http.Request, d algorithms.Decision) { settled = append(settled, d.Results[0].Charged) },
-	}).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		for _, units := range []int64{1000, 1} {
-			if err := ratelimit.Add(r.Context(), "units", units); err != nil {
-				t.Error(err)
-			}
-		}
-	}))
-	serve(h, "GET /?cost=0")
-	if got := serve(h, "GET /?cost=0").Header().Get("X-RateLimit-Remaining"); got != "8999" {
-		t.Errorf("%s left after 1001 of 10000", got)
-	}
-	if want := []int64{1001, 1001}; !slices.Equal(settled, want) {
-		t.Errorf("Settled was told of %v, want %v", settled, want)
-	}
-}
-
-// While a process counts for itself, Add to a free request counts there.
-func TestAddToAFreeRequestInAnOutage(t *testing.T) {
-	guard := &failmode.Guard{Limiter: limitertest.Fail(nil)}
-	defer func() { _ = guard.Close() }()
-	perClient := ratelimit.Rule{Name: "requests", Key: keyfunc.Everyone, Limit: algorithms.PerHour(100)}
-	h := mustNew(t, ratelimit.Config{Limiter: guard, Rules: []ratelimit.Rule{perClient, byCost}}).
-		Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			if err := ratelimit.Add(r.Context(), "units", 2); err != nil {
-				t.Error(err)
-			}
-		}))
-	serve(h, "GET /?cost=0")
 }
 
 type unpeekable struct{ algorithms.Limiter }

@@ -424,18 +424,6 @@ func TestRulesChangeWhileRequestsAreInFlight(t *testing.T) {
 	}
 }
 
-// A key that refuses after the charge leaves nothing in flight.
-func TestARefusedRequestHoldsNothing(t *testing.T) {
-	rules := append(slices.Clone(twoAtOnce), ratelimit.Rule{Name: "key", Key: keyfunc.Required(keyfunc.Header("X-Token"), http.StatusUnauthorized), Limit: algorithms.PerHour(5)})
-	m, get := bubbled(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules}, func(http.ResponseWriter, *http.Request) { t.Error("admitted") })
-	if code := get(); code != http.StatusUnauthorized {
-		t.Errorf("status %d, want 401", code)
-	}
-	if n := inFlightNow(t, m, "at-once"); n != 0 {
-		t.Errorf("%d in flight, want 0", n)
-	}
-}
-
 // Take holds until the context of its request ends, and asks for one that does.
 func TestTakeHoldsUntilTheContextEnds(t *testing.T) {
 	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce})
@@ -487,56 +475,6 @@ func TestWhoCannotWaitFreesOnePlace(t *testing.T) {
 		release()
 		if n := used(t, &l.Memory, places); n != 0 {
 			t.Errorf("%d in flight, want none", n)
-		}
-	})
-}
-
-// A panic of Observe keeps no place: nobody has the decision.
-func TestTakeHoldsNothingAfterAPanic(t *testing.T) {
-	m := mustNew(t, ratelimit.Config{
-		Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{{Name: "jobs", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(1)}},
-		Observe: func(*http.Request, algorithms.Decision) { panic("observed") },
-	})
-	r := httptest.NewRequest(http.MethodPost, "/", nil).WithContext(t.Context())
-	func() {
-		defer func() { _ = recover() }()
-		_, _ = m.Take(r)
-	}()
-	if d, err := m.Peek(r); err != nil || !d.Allowed || inFlightNow(t, m, "jobs") != 0 {
-		t.Errorf("%+v, %v, %d in flight", d, err, inFlightNow(t, m, "jobs"))
-	}
-}
-
-// Rules whose keys read the body may be resolved after the others were charged. If a
-// function of such a rule panics then, no place is held.
-func TestAPanicBetweenTwoQuestionsHoldsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		redis, user := new(store), perHour("user", 1)
-		m := mustNew(t, ratelimit.Config{Limiter: guard(t, redis, 1), Rules: []ratelimit.Rule{
-			user, {Name: "jobs", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(1)},
-			{Name: "body", Key: keyfunc.BodyJSON("user", 100), Limit: algorithms.PerHour(100), CostFor: func(r *http.Request) int64 {
-				if r.URL.Path == "/panics" {
-					panic("cost")
-				}
-				return 1
-			}},
-		}})
-		h := m.Handler(ok)
-		times(2, h, "POST /")
-		if err := redis.Reset(t.Context(), algorithms.Check{Rule: "user", Key: "192.0.2.1", Limit: user.Limit}); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * time.Second) // the Guard believes that the user is over the limit, and asks again
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
-				}
-			}()
-			serve(h, "POST /panics")
-		}()
-		if w := serve(h, "POST /"); w.Code >= 400 || used(t, redis, user) != 1 {
-			t.Errorf("status %d, %d used", w.Code, used(t, redis, user))
 		}
 	})
 }

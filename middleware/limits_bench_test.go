@@ -21,7 +21,8 @@ func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
 func TestWhatNoRuleAppliesToIsFree(t *testing.T) {
 	tiered := perHour("tiered", 1, "/tiered")
 	tiered.Tiers = map[string][]algorithms.Limit{"internal": ratelimit.Unlimited()}
-	optional := ratelimit.Rule{Name: "optional", Match: []string{"/optional"}, Key: keyfunc.Optional(keyfunc.Header("User")), Limit: algorithms.PerHour(1)}
+	tiered.CostFor = func(*http.Request) int64 { t.Error("the cost is asked for"); return 1 }
+	optional := ratelimit.Rule{Name: "optional", CostFor: tiered.CostFor, Match: []string{"/optional"}, Key: keyfunc.Optional(keyfunc.Header("User")), Limit: algorithms.PerHour(1)}
 	limiter := &spy{Limiter: new(algorithms.Memory)}
 	m := mustNew(t, ratelimit.Config{
 		Limiter: limiter, Rules: []ratelimit.Rule{perHour("a", 1, "/api/"), tiered, optional}, Skip: []string{"GET /api/healthz"},

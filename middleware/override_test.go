@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/middleware/admin"
@@ -170,4 +172,29 @@ func TestOverridesThatAreWrong(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "overrides[0].limit: the share 0.1 of 5/1h is less than one unit") {
 		t.Error(err)
 	}
+}
+
+// In an outage a process counts models and overrides apart, too, and requests wait in them.
+func TestTiersAndOverridesInOutagesAndQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tiered := perHour("tiered", 2)
+		tiered.Key, tiered.Tiers = keyfunc.Join(keyfunc.Header("User"), keyfunc.OneOf(keyfunc.Header("Model"), "large")), map[string][]algorithms.Limit{"large": {algorithms.PerHour(3)}}
+		one := perHour("one", 1)
+		one.Overrides = []ratelimit.Override{override(algorithms.Limit{Rate: 1, Period: time.Second, Burst: 2, Algorithm: algorithms.LeakyBucket}, "192.0.2.1")}
+		guard := &failmode.Guard{Limiter: new(failing)}
+		defer guard.Close()
+		m := mustNew(t, ratelimit.Config{Limiter: guard, TierFor: func(r *http.Request) string { return r.Header.Get("Model") }, Rules: []ratelimit.Rule{tiered, one}})
+		begun := time.Now()
+		for i, want := range []int{204, 204, 204, 429} {
+			if got := serve(m.Handler(ok), "GET /", "User", "alice", "Model", "large").Code; got != want {
+				t.Errorf("request %d: %d, want %d", i, got, want)
+			}
+		}
+		if got := serve(m.Handler(ok), "GET /", "User", "alice", "Model", "").Code; got != 204 {
+			t.Errorf("another model: %d", got)
+		}
+		if waited := time.Since(begun); waited != 3*time.Second {
+			t.Errorf("waited for %s", waited)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -21,6 +22,7 @@ func TestAPanicLeavesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*ratelimit.Config)
 		request string
+		take    bool  // by Take, whose decision nobody has then
 		charged int64 // for it
 	}{
 		"SkipFor": {change: func(c *ratelimit.Config) { c.SkipFor = func(*http.Request) bool { panics(); return false } }},
@@ -35,9 +37,10 @@ func TestAPanicLeavesNothing(t *testing.T) {
 		"CostFor of a rule that reads the body": {change: func(c *ratelimit.Config) {
 			c.Rules[4].Key, c.Rules[4].CostFor = keyfunc.BodyJSON("user", 100), func(*http.Request) int64 { panics(); return 1 }
 		}},
-		"Observe": {change: func(c *ratelimit.Config) { c.Observe = func(*http.Request, algorithms.Decision) { panics() } }, charged: 1},
-		"Headers": {change: func(c *ratelimit.Config) { c.Headers = func(http.Header, algorithms.Decision) { panics() } }, charged: 1},
-		"Settled": {change: func(c *ratelimit.Config) { c.Settled = func(*http.Request, algorithms.Decision) { panics() } }, charged: 1},
+		"Observe":          {change: func(c *ratelimit.Config) { c.Observe = func(*http.Request, algorithms.Decision) { panics() } }, charged: 1},
+		"Observe, of Take": {take: true, change: func(c *ratelimit.Config) { c.Observe = func(*http.Request, algorithms.Decision) { panics() } }, charged: 1},
+		"Headers":          {change: func(c *ratelimit.Config) { c.Headers = func(http.Header, algorithms.Decision) { panics() } }, charged: 1},
+		"Settled":          {change: func(c *ratelimit.Config) { c.Settled = func(*http.Request, algorithms.Decision) { panics() } }, charged: 1},
 		"Denied": {request: "POST /denied", change: func(c *ratelimit.Config) {
 			c.Denied = func(http.ResponseWriter, *http.Request, algorithms.Decision) { panics() }
 		}},
@@ -84,11 +87,11 @@ func TestAPanicLeavesNothing(t *testing.T) {
 				}
 				did := func() (did bool) {
 					defer func() { did = recover() != nil }()
-					line := c.request
-					if line == "" {
-						line = "POST /"
+					r := request(cmp.Or(c.request, "POST /")).WithContext(t.Context())
+					if c.take {
+						_, _ = m.Take(r)
 					}
-					h.ServeHTTP(httptest.NewRecorder(), request(line))
+					h.ServeHTTP(httptest.NewRecorder(), r)
 					return false
 				}
 				for i := range int64(3) {
@@ -103,4 +106,38 @@ func TestAPanicLeavesNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Rules whose keys read the body may be resolved after the others were charged. If a
+// function of such a rule panics then, no place is held.
+func TestAPanicBetweenTwoQuestionsHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		redis, user := new(store), perHour("user", 1)
+		m := mustNew(t, ratelimit.Config{Limiter: guard(t, redis, 1), Rules: []ratelimit.Rule{
+			user, {Name: "jobs", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(1)},
+			{Name: "body", Key: keyfunc.BodyJSON("user", 100), Limit: algorithms.PerHour(100), CostFor: func(r *http.Request) int64 {
+				if r.URL.Path == "/panics" {
+					panic("cost")
+				}
+				return 1
+			}},
+		}})
+		h := m.Handler(ok)
+		times(2, h, "POST /")
+		if err := redis.Reset(t.Context(), algorithms.Check{Rule: "user", Key: "192.0.2.1", Limit: user.Limit}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second) // the Guard believes that the user is over the limit, and asks again
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			serve(h, "POST /panics")
+		}()
+		if w := serve(h, "POST /"); w.Code >= 400 || used(t, redis, user) != 1 {
+			t.Errorf("status %d, %d used", w.Code, used(t, redis, user))
+		}
+	})
 }

@@ -29,9 +29,13 @@ func required() ratelimit.Rule {
 // Whoever guesses tokens is refused for each, and must not guess more of them
 // than the other rules admit, in whatever order the rules stand.
 func TestGuessingTokensIsLimited(t *testing.T) {
+	atOnce := ratelimit.Rule{Name: "at-once", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(1), Hidden: true}
+	pace := ratelimit.Rule{Name: "pace", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 1, Period: time.Hour, Burst: 20, Algorithm: algorithms.LeakyBucket}}
 	for name, rules := range map[string][]ratelimit.Rule{
-		"after the others":  {perHour("per-ip", 20), required()},
-		"before the others": {required(), perHour("per-ip", 20)},
+		"after the others":           {perHour("per-ip", 20), required()},
+		"before the others":          {required(), perHour("per-ip", 20)},
+		"holds no place":             {atOnce, required(), perHour("per-ip", 20)},
+		"does not wait for its turn": {required(), pace},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules})
@@ -129,18 +133,6 @@ func TestRefusedRespondsInsteadOfTheDefault(t *testing.T) {
 				t.Errorf("%d %q %v", w.Code, w.Body, w.Header())
 			}
 		})
-	}
-}
-
-// A request that is refused at once does not wait for its turn.
-func TestARefusedRequestDoesNotWait(t *testing.T) {
-	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{required(), {Name: "queue", Key: keyfunc.IP,
-		Limit: algorithms.Limit{Rate: 1, Period: time.Hour, Burst: 3, Algorithm: algorithms.LeakyBucket}}}})
-	h := m.Handler(ok)
-	for i, want := range []int{401, 401, 401, 429} {
-		if w := serve(h, "GET /"); w.Code != want {
-			t.Errorf("request %d: %d, want %d", i, w.Code, want)
-		}
 	}
 }
 

@@ -68,25 +68,6 @@ func within(t testing.TB, m *ratelimit.Middleware, settle func(context.Context, 
 	return err
 }
 
-func TestSettleThroughAChain(t *testing.T) {
-	memory := new(algorithms.Memory)
-	outerRule, innerRule := perHour("outer", 9), perHour("inner", 50)
-	outer := mustNew(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{outerRule}})
-	inner := mustNew(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{innerRule}})
-	h := outer.Handler(inner.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if err := ratelimit.Settle(r.Context(), "outer", 0); err != nil {
-			t.Error(err)
-		}
-		if err := ratelimit.Settle(r.Context(), "inner", 45); err != nil {
-			t.Error(err)
-		}
-	})))
-	serve(h, "POST /")
-	if a, b := used(t, memory, outerRule), used(t, memory, innerRule); a != 0 || b != 45 {
-		t.Errorf("%d and %d charged", a, b)
-	}
-}
-
 // A spy counts the calls of a limiter, and fails to settle some rules.
 type spy struct {
 	algorithms.Limiter

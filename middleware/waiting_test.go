@@ -153,31 +153,6 @@ func TestARequestThatIsNotServedIsNoSuccess(t *testing.T) {
 	})
 }
 
-func TestAPanicLeavesTheQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := mustNew(t, ratelimit.Config{
-			Limiter: new(algorithms.Memory),
-			Rules: []ratelimit.Rule{{Name: "queue", Key: keyfunc.IP,
-				Limit: algorithms.Limit{Rate: 5, Period: time.Second, Burst: 100, Algorithm: algorithms.LeakyBucket}}},
-			MaxWaiting: 1,
-			Observe: func(r *http.Request, _ algorithms.Decision) {
-				if r.Method == http.MethodPut {
-					panic(http.ErrAbortHandler)
-				}
-			},
-		})
-		h := m.Handler(ok)
-		serve(h, "GET /")
-		func() {
-			defer func() { _ = recover() }()
-			serve(h, "PUT /")
-		}()
-		if w := serve(h, "GET /"); w.Code != http.StatusNoContent {
-			t.Errorf("after a panic: %d", w.Code)
-		}
-	})
-}
-
 // A limiter of the user's own may delay requests by whatever rule it likes.
 func TestADelayByARuleThatIsNoQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
