@@ -35,6 +35,7 @@ type News struct {
 	Told  string
 	place *place
 	since time.Time // when there was something to tell
+	due   time.Time // when it was to be told
 }
 
 // A Registry is the requests under way. Its fields must not change after first use.

@@ -36,28 +36,50 @@ func TestTellOnlyWhatIsNew(t *testing.T) {
 	}
 }
 
-// A process that stood still for longer than a lease says so.
+// A process that stood still for longer than a lease says so, also if its requests have ended
+// when it tells the store again.
 func TestLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var stands, late atomic.Int64
-		r := &Registry{
-			Store:  new(silent),
-			Open:   func(int) bool { time.Sleep(time.Duration(stands.Swap(0))); return false },
-			Begin:  func(f func()) bool { go f(); return true },
-			Safely: func(f func() error) error { return f() },
-			Late:   func(by time.Duration) { late.Store(int64(by)) },
+	for _, long := range []time.Duration{time.Second, 4 * time.Second} {
+		for _, c := range []struct {
+			name    string
+			telling bool // when it stands still: as it tells the store, or before it
+			ends    bool // then
+		}{{"before it tells", false, false}, {"as it tells", true, false}, {"as it tells, and ends", true, true}} {
+			t.Run(c.name+", "+long.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var stands, id, late atomic.Int64
+					r := new(Registry)
+					stand := func(telling bool) {
+						if telling == c.telling {
+							time.Sleep(time.Duration(stands.Swap(0)))
+						}
+						if telling && c.ends {
+							r.End(id.Load())
+						}
+					}
+					r.Store = tellingStore(func() { stand(true) })
+					r.Open = func(int) bool { stand(false); return false }
+					r.Begin = func(f func()) bool { go f(); return true }
+					r.Safely = func(f func() error) error { return f() }
+					r.Late = func(by time.Duration) { late.Store(int64(by)) }
+					defer r.Close(synctest.Wait)
+					id.Store(r.Answered(r.Ask("k", 3*time.Second), Granted, true))
+					stands.Store(int64(long))
+					time.Sleep(10 * time.Second)
+					if by := time.Duration(late.Load()); by > 0 != (long > 3*time.Second) || by > long {
+						t.Errorf("stood still for %s, and said %s", long, by)
+					}
+				})
+			})
 		}
-		defer r.Close(synctest.Wait)
-		for _, key := range []string{"a", "b"} {
-			r.Answered(r.Ask(key, 3*time.Second), Granted, true)
-			time.Sleep(300 * time.Millisecond)
-		}
-		for _, long := range []time.Duration{time.Second, 4 * time.Second} {
-			stands.Store(int64(long))
-			time.Sleep(10 * time.Second)
-			if by := time.Duration(late.Load()); by > 0 != (long > 3*time.Second) || by > long {
-				t.Errorf("stood still for %s, and said %s", long, by)
-			}
-		}
-	})
+	}
+}
+
+// A tellingStore is told, and does this then.
+type tellingStore func()
+
+func (tellingStore) ShardOf(string) int { return 0 }
+func (f tellingStore) Tell(context.Context, []News) (failed []News, err error) {
+	f()
+	return nil, nil
 }

@@ -83,7 +83,6 @@ func (r *Registry) wake() {
 	for len(news) < maxNews && len(r.due) > 0 && !r.due[0].due.After(now) {
 		p := r.due[0]
 		r.unschedule(p)
-		late := now.Sub(p.due)
 		switch {
 		case p.idle() && now.Sub(p.news) > p.lease:
 			r.Dropped.Add(1)
@@ -92,8 +91,6 @@ func (r *Registry) wake() {
 		case r.Open(r.Store.ShardOf(p.key)): // Tell will
 			r.tellAt(p, p.lease/renewedPart)
 			continue
-		case p.runs > 0 && late > p.lease-p.lease/renewedPart:
-			r.Late(late)
 		}
 		news = append(news, r.take(p))
 	}
@@ -115,7 +112,7 @@ func (r *Registry) take(p *place) News {
 	} else if now.Sub(p.exact) > p.lease/(2*renewedPart) {
 		r.begin(p) // or what the store has forgotten of answers on their way stays forgotten
 	}
-	n := News{p.key, p.lease, r.told(p), p, cmp.Or(p.news, time.Now())}
+	n := News{p.key, p.lease, r.told(p), p, cmp.Or(p.news, time.Now()), p.due}
 	p.heard, p.news = true, time.Time{}
 	p.telling++
 	return n
@@ -134,8 +131,19 @@ func (r *Registry) send(news []News) int {
 	return len(failed)
 }
 
-// back has the news told again that failed. It requires mu.
+// back has the news told again that failed, and says what was told too late. It requires mu.
 func (r *Registry) back(news, failed []News) {
+	for _, n := range news {
+		ran := n.since // at the latest
+		if p := n.place; p.runs > 0 {
+			ran = time.Now()
+		} else if !p.news.IsZero() {
+			ran = p.news
+		}
+		if late := ran.Sub(n.due); late > n.Lease-n.Lease/renewedPart {
+			r.Late(late)
+		}
+	}
 	r.Failed.Add(int64(len(failed)))
 	for _, n := range failed {
 		n.place.news = n.since
