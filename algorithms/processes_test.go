@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"os/exec"
-	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -66,38 +64,24 @@ func TestProcess(t *testing.T) {
 // of them admitted.
 func runProcesses(t *testing.T, j job) (all tally) {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	text, err := json.Marshal(j)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var mu sync.Mutex
-	var running sync.WaitGroup
-	for range processes {
-		running.Go(func() {
-			var stdout, stderr bytes.Buffer
-			cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestProcess$", "-test.timeout=1m")
-			cmd.Env = append(os.Environ(), jobVariable+"="+string(text))
-			cmd.Stdout, cmd.Stderr = &stdout, &stderr
-			err := cmd.Run()
-			var got tally
-			if err == nil {
-				err = json.Unmarshal(stderr.Bytes(), &got)
-			}
-			if err != nil {
-				t.Errorf("a process: %v\n%s%s", err, &stdout, &stderr)
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			t.Logf("a process was admitted %d", got.Admitted)
-			all.add(got)
-		})
+	var results [processes]bytes.Buffer
+	var running [processes]*redistest.Child
+	for i := range running {
+		running[i] = redistest.StartChild(t, "TestProcess", jobVariable+"="+string(text), nil, &results[i])
 	}
-	running.Wait()
+	for i, p := range running {
+		p.Wait(t)
+		var got tally
+		if err := json.Unmarshal(results[i].Bytes(), &got); err != nil {
+			t.Fatalf("a process: %v\n%s", err, &results[i])
+		}
+		t.Logf("a process was admitted %d", got.Admitted)
+		all.add(got)
+	}
 	if t.Failed() {
 		t.FailNow()
 	}

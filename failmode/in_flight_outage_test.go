@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -446,126 +445,6 @@ func TestInFlightAfterAStall(t *testing.T) {
 		}
 	}
 	waitFor(t, func() bool { return inFlightIn(t, srv.Client(t), hashOfK) == 0 })
-}
-
-// At most five run at once while Redis answers, over three processes. After replies that
-// were lost, a Redis that stood still or forgot everything, and a process that was killed, it
-// is so again within a lease, and nothing is left over.
-func TestInFlightInManyProcesses(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	check := atOnce(5, "k")
-	check.Limit.Period = time.Second
-	var mu sync.Mutex // over the fields of all
-	type process struct {
-		*Guard
-		proxy *redistest.Proxy
-		dead  bool
-		runs  int
-	}
-	var all []*process
-	most, allowed := 0, 0
-	runs := func(p *process, n int) {
-		mu.Lock()
-		defer mu.Unlock()
-		p.runs += n
-		allowed += max(n, 0)
-		sum := 0
-		for _, p := range all {
-			if !p.dead {
-				sum += p.runs
-			}
-		}
-		most = max(most, sum)
-	}
-	start := func() *process {
-		p := &process{proxy: redistest.StartProxy(t, srv.Addr)}
-		p.Guard = guardOn(t, srv, p.proxy.Addr)
-		p.Guard.Logger = slog.New(slog.DiscardHandler)
-		mu.Lock()
-		defer mu.Unlock()
-		all = append(all, p)
-		return p
-	}
-	ends := make(chan struct{})
-	var wg sync.WaitGroup
-	load := func(p *process) {
-		for range 4 {
-			wg.Go(func() {
-				for {
-					select {
-					case <-ends:
-						return
-					default:
-					}
-					d, err := p.Take(context.Background(), check)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					counted := d.Allowed && d.Results[0].Source == algorithms.SourceRedis // others come on top
-					if counted {
-						runs(p, 1)
-					}
-					time.Sleep(rand.N(20 * time.Millisecond))
-					if counted {
-						runs(p, -1)
-					}
-					_ = algorithms.Refund(context.Background(), p, d)
-				}
-			})
-		}
-	}
-	for range 3 {
-		load(start())
-	}
-	well := func(when string) {
-		mu.Lock()
-		most, allowed = 0, 0
-		mu.Unlock()
-		time.Sleep(time.Second)
-		mu.Lock()
-		defer mu.Unlock()
-		if most > 5 || allowed < 100 {
-			t.Errorf("%s: %d ran at once of 5, and %d were admitted in a second", when, most, allowed)
-		}
-	}
-	well("on a well network")
-	for i := range 10 {
-		p := all[i%3].proxy
-		p.LoseReplies(3, "evalsha")
-		time.Sleep(30 * time.Millisecond)
-		p.StallReplies()
-		time.Sleep(30 * time.Millisecond)
-		p.Resume(t)
-		switch i {
-		case 3:
-			srv.Client(t).FlushAll(t.Context())
-		case 6:
-			srv.Pause(t)
-			time.Sleep(200 * time.Millisecond)
-			srv.Resume(t)
-		}
-	}
-	mu.Lock()
-	killed := all[0]
-	killed.dead = true
-	mu.Unlock()
-	killed.proxy.Refuse()
-	killed.proxy.Cut()
-	load(start())
-	for _, p := range all[1:] {
-		waitFor(t, func() bool { return len(down(p.Guard)) == 0 })
-	}
-	time.Sleep(1100 * time.Millisecond)
-	well("a lease after the faults")
-	close(ends)
-	wg.Wait()
-	waitFor(t, func() bool { return inFlightIn(t, srv.Client(t), "shop:{k}:r:if2:1s") == 0 })
-	waitFor(t, func() bool { return srv.Client(t).Exists(t.Context(), "shop:{k}:r:if2:1s").Val() == 0 })
-	for _, p := range all {
-		waitFor(t, func() bool { return p.inFlight.Keys() == 0 })
-	}
 }
 
 // A Reset deletes the count, and Close frees it; who runs is told again and released all the same.

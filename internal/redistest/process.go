@@ -66,18 +66,25 @@ func spawn(bin string, args, env []string, log string) (*process, error) {
 	}
 	defer func() { _ = out.Close() }() // the process has its own
 
-	p := &process{cmd: exec.Command(bin, args...)}
-	p.cmd.Env = append(os.Environ(), env...)
-	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.SysProcAttr = dieWithParent()
+	cmd := exec.Command(bin, args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = out, out
+	return start(cmd)
+}
+
+// start starts a program that dies with this process.
+func start(cmd *exec.Cmd) (*process, error) {
+	p := &process{cmd: cmd}
+	cmd.SysProcAttr = dieWithParent()
+	var err error
 	onForkThread(func() {
 		p.exited = make(chan struct{})
-		if err = p.cmd.Start(); err != nil {
+		if err = cmd.Start(); err != nil {
 			return
 		}
 		go func() {
 			defer close(p.exited)
-			_ = p.cmd.Wait() // how it ended is in its log
+			_ = cmd.Wait() // how it ended is in its log, or in its state
 		}()
 	})
 	return p, err
