@@ -105,7 +105,8 @@ func TestBodyWithoutTheField(t *testing.T) {
 	}
 }
 
-// Another program could find an account where the key finds none or another.
+// Another program could find an account where the key finds none. That it finds no other one is in
+// [TestBodyPolyglots].
 func TestBodyFailsClosed(t *testing.T) {
 	for _, tc := range []struct{ name, contentType, body string }{
 		{"other type", "text/plain", `{"email":"alice"}`},
@@ -115,12 +116,6 @@ func TestBodyFailsClosed(t *testing.T) {
 		{"JSON in UTF-16", jsonType + "; charset=utf-16", `{"email":"alice"}`},
 		{"two types in one line", jsonType + ", " + formType, `{"email":"alice"}`},
 		{"multipart", "multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=email\r\n\r\nalice\r\n--x--"},
-		{"JSON field twice", jsonType, `{"email":"mallory","email":"alice"}`},
-		{"JSON field twice in another case", jsonType, `{"email":"mallory","EMAIL":"alice"}`},
-		{"JSON field twice with a dash", jsonType, `{"email":"mallory","E-mail":"alice"}`},
-		{"JSON field twice with an underscore", jsonType, `{"e_mail":"mallory","email":"alice"}`},
-		{"JSON field twice with an escape", jsonType, `{"email":"mallory","e\u006dail":"alice"}`},
-		{"JSON field with a dash alone", jsonType, `{"e-mail":"alice"}`},
 		{"JSON object", jsonType, `{"email":{}}`},
 		{"JSON list", jsonType, `{"email":["alice"]}`},
 		{"JSON true", jsonType, `{"email":true}`},
@@ -135,15 +130,9 @@ func TestBodyFailsClosed(t *testing.T) {
 		{"garbage after it", jsonType, `{"email":"alice"}]`},
 		{"byte order mark", jsonType, "\ufeff" + `{"email":"alice"}`},
 		{"nested without end", jsonType, strings.Repeat(`{"a":`, 40)},
-		{"JSON that is a form, too", jsonType, `{"email":"mallory","x":"&email=alice&"}`},
-		{"JSON that is a form, too, with escapes", jsonType, `{"email":"mallory","x":"&%65mail=alice&"}`},
-		{"form field twice", formType, "email=mallory&email=alice"},
-		{"form field twice in another case", formType, "email=mallory&EMAIL=alice"},
-		{"form field twice with an escape", formType, "email=mallory&%45mail=alice"},
 		{"form field malformed", formType, "email=%zz"},
 		{"form with semicolons", formType, "email=alice;email=bob"},
 		{"form names have their case", formType, "EMAIL=alice"},
-		{"form that is JSON, too", formType, `{"email":"alice","x":"&email=mallory&"}`},
 		{"form that is JSON, too, after blanks", formType, "\r\n\t " + `{"email":"alice"}&email=mallory`},
 		{"form that is JSON, too, after a byte order mark", formType, "\ufeff" + `{"email":"alice"}&email=mallory`},
 		{"longer than allowed", jsonType, `{"email":"alice"}` + strings.Repeat(" ", 201-17)},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -13,21 +12,6 @@ import (
 
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
-
-func TestContextAddrIsTheKeyOfTheAddress(t *testing.T) {
-	for text, want := range map[string]string{
-		"203.0.113.7":          "203.0.113.7",
-		"::ffff:203.0.113.7":   "203.0.113.7",
-		"2001:db8::1":          "2001:db8::/64",
-		"fe80::1%eth0":         "fe80::/64",
-		"64:ff9b::203.0.113.7": "203.0.113.7",
-	} {
-		f := keyfunc.ContextAddr(func(context.Context) netip.Addr { return netip.MustParseAddr(text) })
-		if got, err := f.Resolve(httptest.NewRequest(http.MethodGet, "/", nil)); err != nil || got != want {
-			t.Errorf("%s: %q, %v; want %q", text, got, err, want)
-		}
-	}
-}
 
 func TestContextAddrWithChi(t *testing.T) {
 	f := keyfunc.ContextAddr(chimiddleware.GetClientIPAddr)

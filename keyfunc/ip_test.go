@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -42,6 +43,9 @@ func TestIP(t *testing.T) {
 			r := from(tc.remote, "198.51.100.1")
 			wantKey(t, keyfunc.IP, r, tc.want)
 			wantKey(t, keyfunc.Proxies{}.IP(), r, tc.want)
+			if addr, err := netip.ParseAddrPort(tc.remote); err == nil {
+				wantKey(t, keyfunc.ContextAddr(func(context.Context) netip.Addr { return addr.Addr() }), r, tc.want)
+			}
 		})
 	}
 }
@@ -131,4 +135,29 @@ func TestPortsAfterIPv6WithoutBrackets(t *testing.T) {
 			t.Errorf("%s: got %q, %v; want %q", text, got, err, want)
 		}
 	}
+}
+
+func TestIPv6(t *testing.T) {
+	for _, tc := range []struct {
+		bits         int
+		remote, want string
+	}{
+		{128, "[2001:db8:1:2::3]:1", "2001:db8:1:2::3/128"},
+		{64, "[2001:db8:1:2::3]:1", "2001:db8:1:2::/64"},
+		{56, "[2001:db8:1:2::3]:1", "2001:db8:1::/56"},
+		{48, "[2001:db8:1:2::3]:1", "2001:db8:1::/48"},
+		{32, "[2001:db8:1:2::3]:1", "2001:db8::/32"},
+		{32, "203.0.113.9:1", "203.0.113.9"},
+		{32, "[::ffff:203.0.113.9]:1", "203.0.113.9"},
+		{48, "[64:ff9b::203.0.113.9]:1", "203.0.113.9"},
+		{128, "[fe80::1%eth0]:1", "fe80::1/128"},
+		{48, "@", "unix"},
+	} {
+		wantKey(t, keyfunc.Proxies{}.IPv6(tc.bits), from(tc.remote, "1.1.1.1"), tc.want)
+		if tc.remote[0] != '@' {
+			peer, _, _ := strings.Cut(strings.Trim(tc.remote, "@"), "]:")
+			wantKey(t, keyfunc.Proxies{Hops: 1}.IPv6(tc.bits), from("10.0.0.1:1", strings.Trim(peer, "[]")), tc.want)
+		}
+	}
+	wantErr(t, ours.IPv6(48), from("10.0.0.1:1", "unknown"), keyfunc.ErrNoKey)
 }

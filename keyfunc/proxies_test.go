@@ -18,79 +18,95 @@ var ours = keyfunc.Proxies{Trusted: []netip.Prefix{
 	netip.MustParsePrefix("fe80::/10"),
 }}
 
-func TestForwardedFor(t *testing.T) {
+// What proxies append to a list is in [TestPrependedHopsNeverChangeTheKey], and what clients
+// without a proxy send in [TestUntrustedClientCannotChooseItsKey].
+func TestTheClientBehindProxies(t *testing.T) {
+	const peer, client = "10.0.0.1:1", "198.51.100.1"
+	unix, mapped := keyfunc.Proxies{Unix: true}, keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("::ffff:10.0.0.0/104")}}
+	one := keyfunc.Proxies{Trusted: ours.Trusted, Header: "CF-Connecting-IP"}
+	hops := func(n int) keyfunc.Proxies { return keyfunc.Proxies{Hops: n} }
+	const trusted = ", 10.0.0.2"
 	for _, tc := range []struct {
-		name, remote string
-		lines        []string
-		want         string
+		name    string
+		proxies keyfunc.Proxies
+		remote  string
+		lines   []string // of the header
+		want    string   // or "! " and what the error says
 	}{
-		{"untrusted peer's header ignored", "203.0.113.9:1", []string{"198.51.100.1"}, "203.0.113.9"},
-		{"untrusted peer's broken header ignored", "203.0.113.9:1", []string{"unknown"}, "203.0.113.9"},
-		{"trusted peer's header believed", "10.0.0.1:1", []string{"198.51.100.1"}, "198.51.100.1"},
-		{"spoofed leftmost ignored", "10.0.0.1:1", []string{"1.1.1.1, 198.51.100.1"}, "198.51.100.1"},
-		{"spoofed trusted address ignored", "10.0.0.1:1", []string{"10.0.0.9, 198.51.100.1"}, "198.51.100.1"},
-		{"spoofed garbage not even read", "10.0.0.1:1", []string{"<nil>,,\x00, 198.51.100.1"}, "198.51.100.1"},
-		{"trusted hops walked over", "10.0.0.1:1", []string{"1.1.1.1, 198.51.100.1, 10.0.0.3, 10.0.0.2"}, "198.51.100.1"},
-		{"spoofed first line ignored", "10.0.0.1:1", []string{"1.1.1.1", "198.51.100.1"}, "198.51.100.1"},
-		{"all lines are one list", "10.0.0.1:1", []string{"1.1.1.1", "198.51.100.1, 10.0.0.3", "10.0.0.2"}, "198.51.100.1"},
-		{"no header: the peer", "10.0.0.1:1", nil, "10.0.0.1"},
-		{"empty header: the peer", "10.0.0.1:1", []string{""}, "10.0.0.1"},
-		{"nothing but empty elements: the peer", "10.0.0.1:1", []string{", ,", "", "\t"}, "10.0.0.1"},
-		{"comma at the end", "10.0.0.1:1", []string{"1.1.1.1, 198.51.100.1,"}, "198.51.100.1"},
-		{"spoofed commas move nothing", "10.0.0.1:1", []string{"1.1.1.1, , ,", ",, 198.51.100.1", " , 10.0.0.2,"}, "198.51.100.1"},
-		{"all trusted: the leftmost", "10.0.0.1:1", []string{"10.0.0.4, 10.0.0.3", "10.0.0.2"}, "10.0.0.4"},
-		{"IPv6 hop masked", "10.0.0.1:1", []string{"2001:db8:2::1"}, "2001:db8:2::/64"},
-		{"IPv6 trusted hop walked over", "[2001:db8:1::1]:1", []string{"198.51.100.1, 2001:db8:1::2"}, "198.51.100.1"},
-		{"ports", "10.0.0.1:1", []string{"198.51.100.1:5678, 10.0.0.2:80"}, "198.51.100.1"},
-		{"ports of IPv6", "10.0.0.1:1", []string{"[2001:db8:2::1]:443,[2001:db8:1::2]"}, "2001:db8:2::/64"},
-		{"blanks", "10.0.0.1:1", []string{" \t198.51.100.1\t , 10.0.0.2 "}, "198.51.100.1"},
-		{"v4-mapped peer trusted as IPv4", "[::ffff:10.0.0.1]:1", []string{"198.51.100.1"}, "198.51.100.1"},
-		{"v4-mapped hop trusted as IPv4", "10.0.0.1:1", []string{"198.51.100.1, ::ffff:10.0.0.2"}, "198.51.100.1"},
-		{"v4-mapped client keyed as IPv4", "10.0.0.1:1", []string{"::ffff:198.51.100.1"}, "198.51.100.1"},
-		{"peer with a zone trusted", "[fe80::1%eth0]:1", []string{"198.51.100.1"}, "198.51.100.1"},
-		{"hop with a zone trusted", "10.0.0.1:1", []string{"198.51.100.1, fe80::1%eth0"}, "198.51.100.1"},
-		{"NAT64 client keyed as IPv4", "10.0.0.1:1", []string{"64:ff9b::198.51.100.1"}, "198.51.100.1"},
-		{"NAT64 lends no trust", "[64:ff9b::10.0.0.1]:1", []string{"198.51.100.1"}, "10.0.0.1"},
-		{"unix peer not trusted unless said", "@", []string{"198.51.100.1"}, "unix"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			wantKey(t, ours.IP(), from(tc.remote, tc.lines...), tc.want)
-		})
-	}
-}
+		{"no header: the peer", ours, peer, nil, "10.0.0.1"},
+		{"empty header: the peer", ours, peer, []string{""}, "10.0.0.1"},
+		{"nothing but empty elements: the peer", ours, peer, []string{", ,", "", "\t"}, "10.0.0.1"},
+		{"all trusted: the leftmost", ours, peer, []string{"10.0.0.4, 10.0.0.3", "10.0.0.2"}, "10.0.0.4"},
+		{"v4-mapped peer trusted as IPv4", ours, "[::ffff:10.0.0.1]:1", []string{client}, client},
+		{"peer with a zone trusted", ours, "[fe80::1%eth0]:1", []string{client}, client},
+		{"NAT64 client keyed as IPv4", ours, peer, []string{"64:ff9b::198.51.100.1"}, client},
+		{"NAT64 lends no trust", ours, "[64:ff9b::10.0.0.1]:1", []string{client}, "10.0.0.1"},
+		{"unix peer not trusted unless said", ours, "@", []string{client}, "unix"},
+		{"as long a hop as is read", ours, peer, []string{"1.1.1.1," + strings.Repeat(" ", 128-len(client)) + client}, client},
+		{"as many hops as are read", ours, peer, []string{client + strings.Repeat(trusted, 31)}, client},
 
-func TestForwardedForFailsClosed(t *testing.T) {
-	for _, tc := range []struct {
-		name  string
-		lines []string
-		says  string
-	}{
-		{"unparsable hop", []string{"1.1.1.1, unknown"}, `hop 1 from the end of X-Forwarded-For, " unknown", is not`},
-		{"unparsable hop behind a trusted one", []string{"1.1.1.1, unix:, 10.0.0.2"}, `hop 2 from the end`},
-		{"unparsable hop in another line", []string{"1.1.1.1, _hidden", "10.0.0.2"}, `hop 2 from the end`},
-		{"unparsable hop before empty ones", []string{"1.1.1.1, unknown, ,", "10.0.0.2,"}, `hop 2 from the end`},
-		{"more empty elements than are read", []string{"1.1.1.1" + strings.Repeat(",", 32)}, "not among the last 32 hops"},
-		{"RFC 7239 in the wrong header", []string{"for=1.1.1.1"}, `"for=1.1.1.1"`},
-		{"quotes", []string{`"1.1.1.1"`}, `hop 1`},
-		{"a hop longer than any address", []string{"1.1.1.1," + strings.Repeat(" ", 128-6) + "1.1.1.1"}, `hop 1`},
-		{"more hops than are read", []string{"1.1.1.1" + strings.Repeat(", 10.0.0.2", 32)}, "not among the last 32 hops"},
+		{"unparsable hop", ours, peer, []string{"1.1.1.1, unknown"}, `! hop 1 from the end of X-Forwarded-For, " unknown", is not`},
+		{"unparsable hop behind a trusted one", ours, peer, []string{"1.1.1.1, unix:, 10.0.0.2"}, "! hop 2 from the end"},
+		{"unparsable hop in another line", ours, peer, []string{"1.1.1.1, _hidden", "10.0.0.2"}, "! hop 2 from the end"},
+		{"unparsable hop before empty ones", ours, peer, []string{"1.1.1.1, unknown, ,", "10.0.0.2,"}, "! hop 2 from the end"},
+		{"more empty elements than are read", ours, peer, []string{"1.1.1.1" + strings.Repeat(",", 32)}, "! not among the last 32 hops"},
+		{"RFC 7239 in the wrong header", ours, peer, []string{"for=1.1.1.1"}, `! "for=1.1.1.1"`},
+		{"quotes", ours, peer, []string{`"1.1.1.1"`}, "! hop 1"},
+		{"a hop longer than any address", ours, peer, []string{"1.1.1.1," + strings.Repeat(" ", 128-6) + "1.1.1.1"}, "! hop 1"},
+		{"more hops than are read", ours, peer, []string{"1.1.1.1" + strings.Repeat(trusted, 32)}, "! not among the last 32 hops"},
+
+		{"unix peer", unix, "@", []string{"1.1.1.1, 198.51.100.1"}, client},
+		{"unix peer without a header", unix, "@", nil, "unix"},
+		{"unix peer, unparsable", unix, "@", []string{"unknown"}, "! hop 1"},
+		{"another peer than unix", unix, peer, []string{client}, "10.0.0.1"},
+		{"a network may be mapped", mapped, peer, []string{client}, client},
+		{"beside a mapped network", mapped, "11.0.0.1:1", []string{client}, "11.0.0.1"},
+
+		{"hops: unix peer", hops(1), "@", []string{client}, client},
+		{"hops: as many as are read", hops(32), peer, []string{client + strings.Repeat(trusted, 31)}, client},
+		{"hops: empty elements are none", hops(2), peer, []string{", , 198.51.100.1"}, "! has 1 of the 2 hops"},
+		{"hops: fewer than proxies", hops(3), peer, []string{client}, "! X-Forwarded-For has 1 of the 3 hops"},
+		{"hops: no header", hops(1), peer, nil, "! has 0 of the 1 hops"},
+		{"hops: empty header", hops(1), peer, []string{""}, "! has 0 of the 1 hops"},
+		{"hops: unparsable client", hops(2), peer, []string{"1.1.1.1, unknown, 192.0.2.1"}, "! unknown"},
+		{"hops: unparsable proxy", hops(2), peer, []string{"198.51.100.1, unknown"}, "! unknown"},
+		{"hops: unparsable peer", hops(1), "nonsense", []string{client}, "! nonsense"},
+		{"hops: the header named", keyfunc.Proxies{Hops: 2, Header: "x-forwarded-for"}, peer, []string{"1.1.1.1, 198.51.100.1, 192.0.2.1"}, client},
+
+		{"one address", one, peer, []string{client}, client},
+		{"one address: IPv6 masked", one, peer, []string{"2001:db8:2::1"}, "2001:db8:2::/64"},
+		{"one address: port", one, peer, []string{"198.51.100.1:80"}, client},
+		{"one address: a proxy of ours", one, peer, []string{"10.0.0.2"}, "10.0.0.2"},
+		{"one address: untrusted peer's ignored", one, "203.0.113.9:1", []string{"x", "y"}, "203.0.113.9"},
+		{"one address: untrusted unix peer's ignored", one, "@", []string{client}, "unix"},
+		{"one address: no header", one, peer, nil, "10.0.0.1"},
+		{"one address: empty header", one, peer, []string{""}, "10.0.0.1"},
+		{"one address: several lines", one, peer, []string{"1.1.1.1", client}, `! header "CF-Connecting-IP"`},
+		{"one address: several equal lines", one, peer, []string{client, client}, `! header "CF-Connecting-IP"`},
+		{"one address: a list", one, peer, []string{"1.1.1.1, 198.51.100.1"}, `! header "CF-Connecting-IP"`},
+		{"one address: unparsable", one, peer, []string{"unknown"}, "! unknown"},
+		{"one address: blank", one, peer, []string{" "}, `! header "CF-Connecting-IP"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := from("10.0.0.1:1", tc.lines...)
-			wantErr(t, ours.IP(), r, keyfunc.ErrNoKey)
-			if _, err := ours.IP().Resolve(r); !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("error %q does not say %q", err, tc.says)
+			r := from(tc.remote, tc.lines...)
+			if tc.proxies.Header == one.Header {
+				r = from(tc.remote, "1.1.1.1")
+				r.Header["Cf-Connecting-Ip"] = tc.lines
 			}
-			if addr, err := ours.Addr(r); err == nil || addr.IsValid() {
+			says, fails := strings.CutPrefix(tc.want, "! ")
+			if !fails {
+				wantKey(t, tc.proxies.IP(), r, tc.want)
+				return
+			}
+			wantErr(t, tc.proxies.IP(), r, keyfunc.ErrNoKey)
+			if _, err := tc.proxies.IP().Resolve(r); !strings.Contains(err.Error(), says) {
+				t.Errorf("error %q does not say %q", err, says)
+			}
+			if addr, err := tc.proxies.Addr(r); err == nil || addr.IsValid() {
 				t.Errorf("Addr: %v, %v", addr, err)
 			}
 		})
 	}
-}
-
-func TestForwardedForReadsAsMuchAsDocumented(t *testing.T) {
-	wantKey(t, ours.IP(), from("10.0.0.1:1", "1.1.1.1,"+strings.Repeat(" ", 128-len("198.51.100.1"))+"198.51.100.1"), "198.51.100.1")
-	wantKey(t, ours.IP(), from("10.0.0.1:1", "198.51.100.1"+strings.Repeat(",10.0.0.2", 31)), "198.51.100.1")
 }
 
 func TestWorkIsBounded(t *testing.T) {
@@ -134,20 +150,6 @@ func TestWorkIsBounded(t *testing.T) {
 	}
 }
 
-func TestUnixPeerTrusted(t *testing.T) {
-	p := keyfunc.Proxies{Unix: true}
-	wantKey(t, p.IP(), from("@", "1.1.1.1, 198.51.100.1"), "198.51.100.1")
-	wantKey(t, p.IP(), from("@"), "unix")
-	wantErr(t, p.IP(), from("@", "unknown"), keyfunc.ErrNoKey)
-	wantKey(t, p.IP(), from("10.0.0.1:1", "198.51.100.1"), "10.0.0.1")
-}
-
-func TestTrustedNetworkMayBeMapped(t *testing.T) {
-	p := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("::ffff:10.0.0.0/104")}}
-	wantKey(t, p.IP(), from("10.0.0.1:1", "198.51.100.1"), "198.51.100.1")
-	wantKey(t, p.IP(), from("11.0.0.1:1", "198.51.100.1"), "11.0.0.1")
-}
-
 func TestAddrIsUnmasked(t *testing.T) {
 	for _, tc := range []struct{ remote, line, want string }{
 		{"[2001:db8::1]:1", "", "2001:db8::1"},
@@ -166,6 +168,8 @@ func TestAddrIsUnmasked(t *testing.T) {
 
 func TestUserIDNeedsATrustedPeer(t *testing.T) {
 	f := ours.UserID("x-user-id")
+	wantKey(t, keyfunc.Proxies{Hops: 1}.UserID("X-User-ID"), with("X-User-ID", "alice"), "alice")
+	wantErr(t, keyfunc.Proxies{Hops: 1}.UserID("X-User-ID"), with("X-User-ID", "mallory", "alice"), keyfunc.ErrNoKey)
 	for _, tc := range []struct {
 		name, remote string
 		lines        []string
