@@ -2,12 +2,13 @@ package algorithms
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/internal/redistest"
 	"github.com/seed75154129/ratelimit/internal/step"
@@ -58,18 +59,8 @@ func userAndEveryone() (requests [][]Check) {
 
 // A tally is what became of requests that were taken in turns.
 type tally struct {
-	Admitted []int64       // how often, for each request
-	Took     time.Duration // by all denied ones together
-}
-
-func (t *tally) add(o tally) {
-	if t.Admitted == nil {
-		t.Admitted = make([]int64, len(o.Admitted))
-	}
-	for i, n := range o.Admitted {
-		t.Admitted[i] += n
-	}
-	t.Took += o.Took
+	admitted []int64       // how often, for each request
+	took     time.Duration // by all denied ones together
 }
 
 // used is what each check's count should be.
@@ -77,42 +68,10 @@ func (t *tally) used(requests [][]Check) map[Check]int64 {
 	used := map[Check]int64{}
 	for i, checks := range requests {
 		for _, c := range checks {
-			used[c] += t.Admitted[i] * max(c.Cost, 1)
+			used[c] += t.admitted[i] * max(c.Cost, 1)
 		}
 	}
 	return used
-}
-
-// takeTurns has goroutines take each request so many times, all beginning with
-// another and with the checks in another order.
-func takeTurns(ctx context.Context, l Limiter, goroutines, times int, requests [][]Check) (tally, error) {
-	var mu sync.Mutex
-	all := tally{Admitted: make([]int64, len(requests))}
-	var errs []error
-	var wg sync.WaitGroup
-	for g := range goroutines {
-		wg.Go(func() {
-			mine := tally{Admitted: make([]int64, len(requests))}
-			var err error
-			for n := 0; n < times*len(requests) && err == nil; n++ {
-				i := (n + g) % len(requests)
-				begin := time.Now()
-				d, takeErr := l.Take(ctx, rotated(requests[i], n+g)...)
-				if d.Allowed {
-					mine.Admitted[i]++
-				} else {
-					mine.Took += time.Since(begin)
-				}
-				err = cmp.Or(takeErr, errOf(d))
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			all.add(mine)
-			errs = append(errs, err)
-		})
-	}
-	wg.Wait()
-	return all, errors.Join(errs...)
 }
 
 func rotated(checks []Check, n int) []Check {
@@ -140,50 +99,54 @@ func usedOf(t *testing.T, c Limiter, check Check) int64 {
 	return check.Limit.Quota() - d.Results[0].Remaining
 }
 
-const (
-	processes  = 3
-	goroutines = 8 // in each process
-)
-
 // Many processes with many goroutines each, on one Redis and the same keys, are admitted
 // exactly the limit. A request of several rules is charged to all of them or to none: the
 // rules with room have counted what was admitted.
 func TestProcessesAdmitExactlyTheLimit(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	requests := userAndEveryone()
-	got := takeInProcesses(t, srv, requests)
+	const processes, goroutines = 3, 8 // in each process
+	times := 20                        // that each goroutine takes each request, more often than it can be admitted
+	if testing.Short() {
+		times = 10
+	}
+	srv, requests := redistest.Start(t), userAndEveryone()
+	opts := srv.Options()
+	opts.ReadTimeout = roomy
+	got := tally{admitted: make([]int64, len(requests))}
+	var all sync.WaitGroup
+	var limiters [processes]*Redis
+	for i := range limiters {
+		client := redis.NewClient(opts)
+		defer client.Close()
+		limiters[i] = &Redis{Client: client, Namespace: "processes", Budget: roomy}
+	}
+	for _, r := range limiters {
+		for g := range goroutines {
+			all.Go(func() {
+				for n := range times * len(requests) { // each begins with another, and with its checks in another order
+					i := (n + g) % len(requests)
+					d, err := r.Take(t.Context(), rotated(requests[i], n+g)...)
+					if err := cmp.Or(err, errOf(d)); err != nil {
+						t.Error(err)
+						return
+					}
+					if d.Allowed {
+						atomic.AddInt64(&got.admitted[i], 1)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
 	for i := 0; i < len(requests); i += 2 {
-		alice, bob := got.Admitted[i], got.Admitted[i+1]
+		alice, bob := got.admitted[i], got.admitted[i+1]
 		if most := requests[i][1].Limit.Quota(); alice+bob != tight || alice > most || bob > most {
 			t.Errorf("%s: admitted %d of alice and %d of bob, want %d, and of each at most %d", requests[i][0].Limit, alice, bob, tight, most)
 		}
 	}
-	wantUsed(t, srv, got.used(requests))
-}
-
-// takeInProcesses takes the requests in processes with goroutines, each more
-// often than it can be admitted.
-func takeInProcesses(t *testing.T, srv *redistest.Server, requests [][]Check) tally {
-	t.Helper()
-	times := 20
-	if testing.Short() {
-		times = 10
-	}
-	begin := time.Now()
-	all := runProcesses(t, job{Redis: srv.Addr, Goroutines: goroutines, Times: times, Requests: requests})
-	t.Logf("%d processes of %d goroutines took %d requests in %s", processes, goroutines,
-		processes*goroutines*times*len(requests), time.Since(begin).Round(time.Millisecond))
-	return all
-}
-
-// wantUsed wants the counts in Redis as they are.
-func wantUsed(t *testing.T, srv *redistest.Server, want map[Check]int64) {
-	t.Helper()
-	r := &Redis{Client: srv.Client(t), Namespace: jobNamespace, Budget: roomy}
-	for c, units := range want {
-		if got := usedOf(t, r, c); got != units {
-			t.Errorf("rule %s, key %s, %s: %d units used in Redis, %d were admitted", c.Rule, c.Key, c.Limit, got, units)
+	for c, units := range got.used(requests) {
+		if used := usedOf(t, limiters[0], c); used != units {
+			t.Errorf("rule %s, key %s, %s: %d units used in Redis, %d were admitted", c.Rule, c.Key, c.Limit, used, units)
 		}
 	}
 }

@@ -11,14 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/algorithms/limitertest"
 	"github.com/seed75154129/ratelimit/failmode"
-	"github.com/seed75154129/ratelimit/internal/redistest"
 	"github.com/seed75154129/ratelimit/internal/script"
 	"github.com/seed75154129/ratelimit/internal/step"
 )
@@ -44,11 +42,11 @@ func TestHistories(t *testing.T) {
 	for _, l := range []level{
 		{"exact", kind{forward: true, steady: true, rated: true}, 50, alone(exactly)},
 		{"beside another limit", kind{forward: true, rated: true}, 50, alone(beside)},
-		{"miniredis", kind{looks: true, octal: true}, 2, on(miniSubject)},
-		{"redis", kind{looks: true}, 20, on(redisSubject)},
-		{"miniredis, jointly", kind{looks: true, octal: true}, 1, on(jointly(miniSubject))},
-		{"redis, jointly", kind{looks: true}, 10, on(jointly(redisSubject))},
-		{"cluster", kind{forward: true, steady: true, looks: true}, 4, on(clusterSubject)},
+		{"miniredis", kind{looks: true, octal: true}, 2, on(algorithms.MiniBackend)},
+		{"redis", kind{looks: true}, 20, on(algorithms.RealBackend)},
+		{"miniredis, jointly", kind{looks: true, octal: true}, 1, jointly(algorithms.MiniBackend)},
+		{"redis, jointly", kind{looks: true}, 10, jointly(algorithms.RealBackend)},
+		{"cluster", kind{forward: true, steady: true, looks: true}, 4, on(algorithms.ClusterBackend)},
 		{"guard", kind{forward: true, steady: true, rated: true, octal: true, most: day}, 5, guarded},
 		{"guards in an outage", kind{forward: true, steady: true, rated: true, octal: true, most: 10 * second}, 5, inOutage},
 	} {
@@ -71,101 +69,55 @@ func alone(run func(history) error) func(*testing.T) func(history) error {
 }
 
 // on runs histories on a store and a Memory.
-func on(start func(*testing.T) (*subject, *algorithms.Redis, func())) func(*testing.T) func(history) error {
-	return func(t *testing.T) func(history) error {
-		s, _, flush := start(t)
-		t.Cleanup(func() { t.Logf("%d results, %d of them of denied requests", s.results, s.denied) })
-		return func(h history) error {
-			flush()
-			return s.run(h)
-		}
-	}
+func on(start func(*testing.T) algorithms.Backend) func(*testing.T) func(history) error {
+	return func(t *testing.T) func(history) error { return stored(t, start(t)).run }
 }
 
 // jointly has batches run together, where that can be, and each request between two others.
-func jointly(start func(*testing.T) (*subject, *algorithms.Redis, func())) func(*testing.T) (*subject, *algorithms.Redis, func()) {
-	return func(t *testing.T) (*subject, *algorithms.Redis, func()) {
-		s, r, flush := start(t)
-		s.limiter, s.together = algorithms.Jointly{Redis: r}, r.Together
+func jointly(start func(*testing.T) algorithms.Backend) func(*testing.T) func(history) error {
+	return func(t *testing.T) func(history) error {
+		b := start(t)
+		s := stored(t, b)
+		s.limiter, s.together = algorithms.Jointly{Redis: b.Redis}, b.Together
 		t.Cleanup(func() {
-			known, err := r.Client.(*redis.Client).ScriptExists(context.Background(), script.Joint.SHA()).Result()
+			known, err := b.Client.ScriptExists(context.Background(), script.Joint.SHA()).Result()
 			if !slices.Contains(known, true) {
 				t.Errorf("the joint script was not run: %v", err)
 			}
 		})
-		return s, r, flush
+		return s.run
 	}
 }
 
-func redisSubject(t *testing.T) (*subject, *algorithms.Redis, func()) {
-	server, clock := redistest.StartWithClock(t)
-	client := server.Client(t)
-	s, r := textSubject(client)
-	s.setTime = func(us int64) { clock.Set(time.UnixMicro(us)) }
-	return s, r, func() { client.FlushAll(context.Background()) }
-}
-
-func clusterSubject(t *testing.T) (*subject, *algorithms.Redis, func()) {
-	cluster, clock := redistest.StartClusterWithClock(t)
-	var masters []*redis.Client
-	for _, m := range cluster.Masters {
-		masters = append(masters, m.Client(t))
-	}
-	s, r := textSubject(cluster.Client(t))
-	s.store.calm = true
-	s.setTime = func(us int64) { clock.Set(time.UnixMicro(us)) }
-	return s, r, func() {
-		for _, m := range masters {
-			m.FlushAll(context.Background())
-		}
-	}
-}
-
-func miniSubject(t *testing.T) (*subject, *algorithms.Redis, func()) {
-	mr := miniredis.RunT(t) // on a socket, since over a net.Pipe a long pipeline stands still
-	mr.ClockTTL(true)
-	options := redistest.Server{Addr: mr.Addr()}
-	client := options.Client(t)
-	s, r := textSubject(client)
-	var clock int64
-	s.setTime = func(us int64) {
-		if us < clock { // as in Redis, what expires at a time expires at that time
-			for _, key := range mr.Keys() {
-				mr.SetTTL(key, mr.TTL(key)+time.Duration(clock-us)*time.Microsecond)
-			}
-		}
-		clock = us
-		mr.SetTime(time.UnixMicro(us))
-	}
-	s.store.ttl = mr.TTL
-	return s, r, mr.FlushAll
-}
-
-// textSubject is a Redis with the client.
-func textSubject(client redis.UniversalClient) (*subject, *algorithms.Redis) {
-	ctx := context.Background()
-	r, here := &algorithms.Redis{Client: client, Namespace: "test", Budget: roomy}, new(int64)
-	r.SetClock(func() time.Time { return time.UnixMicro(*here) })
-	return &subject{limiter: r, here: here, store: &textStore{
-		ttl: func(key string) time.Duration { return client.PTTL(ctx, key).Val() },
+// stored is a backend, of which each history begins with an empty one.
+func stored(t *testing.T, b algorithms.Backend) *subject {
+	ctx, here := context.Background(), new(int64)
+	b.SetClock(func() time.Time { return time.UnixMicro(*here) })
+	_, cluster := b.Client.(*redis.ClusterClient)
+	s := &subject{limiter: b.Redis, setTime: b.SetTime, here: here, store: &textStore{
+		calm:  cluster,
+		flush: b.Flush,
+		ttl:   b.TTL,
 		put: func(key, value string) {
-			stored := client.Get(ctx, key).Val()
-			client.Del(ctx, key)
+			stored := b.Client.Get(ctx, key).Val()
+			b.Client.Del(ctx, key)
 			switch value {
 			case "list", "list of two":
-				client.RPush(ctx, key, strings.Fields(value))
+				b.Client.RPush(ctx, key, strings.Fields(value))
 			case "hash":
-				client.HSet(ctx, key, "f", "1")
+				b.Client.HSet(ctx, key, "f", "1")
 			case "longer":
-				client.Set(ctx, key, stored+strings.Repeat("0", 64), 0)
+				b.Client.Set(ctx, key, stored+strings.Repeat("0", 64), 0)
 			case "spoiled":
-				client.Set(ctx, key, stored[:min(3, len(stored))]+"z"+stored[min(4, len(stored)):], 0)
+				b.Client.Set(ctx, key, stored[:min(3, len(stored))]+"z"+stored[min(4, len(stored)):], 0)
 			default:
-				client.Set(ctx, key, value, 0)
+				b.Client.Set(ctx, key, value, 0)
 			}
 		},
-		dump: func(key string) string { return client.Dump(ctx, key).Val() },
-	}}, r
+		dump: func(key string) string { return b.Client.Dump(ctx, key).Val() },
+	}}
+	t.Cleanup(func() { t.Logf("%d results, %d of them of denied requests", s.results, s.denied) })
+	return s
 }
 
 // guarded is a level of a Guard whose Redis is well: it decides as a Memory would, also

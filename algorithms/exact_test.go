@@ -312,10 +312,11 @@ func (r *exactRun) do(o op) (d algorithms.Decision, err error) {
 			return d, r.settle(c, o.units)
 		}
 	case "reset":
-		c := o.checks[0]
-		r.charges = slices.DeleteFunc(r.charges, func(other exactCharge) bool { return other.model == r.modelOf(c) })
-		delete(r.models, named(c))
-		return d, r.memory.Reset(ctx, c)
+		for _, c := range o.checks {
+			r.charges = slices.DeleteFunc(r.charges, func(other exactCharge) bool { return other.model == r.modelOf(c) })
+			delete(r.models, named(c))
+		}
+		return d, r.memory.Reset(ctx, o.checks...)
 	}
 	return d, err
 }

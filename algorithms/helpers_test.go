@@ -47,84 +47,62 @@ func peekOne(t *testing.T, m *Memory, check Check) Result {
 // asText are the algorithms whose state is a text in Redis.
 var asText = rated.Without(func(row step.Row) bool { return row.Summary })
 
-// A backend is a store under test, with a clock that the test sets.
-type backend struct {
-	limiter Limiter
-	setTime func(us int64)
-	flush   func()
-	del     func(key string)
-	ttl     func(key string) time.Duration // whole milliseconds; negative if there is none
+// A Backend is a Redis under test, on a clock that the test sets.
+type Backend struct {
+	*Redis
+	Client  redis.UniversalClient
+	SetTime func(us int64)
+	Flush   func()
+	TTL     func(key string) time.Duration // whole milliseconds; negative if there is none
 }
 
-func memoryBackend(*testing.T) backend {
-	now := int64(0)
-	clock := func() time.Time { return time.UnixMicro(now) }
-	m := &Memory{Now: clock}
-	return backend{
-		limiter: m,
-		setTime: func(us int64) { now = us },
-		flush:   func() { *m = Memory{Now: clock} },
+func backendOf(client redis.UniversalClient, clock *redistest.Clock) Backend {
+	return Backend{
+		Redis:   &Redis{Client: client, Namespace: "test", Budget: roomy, now: clock.Now},
+		Client:  client,
+		SetTime: func(us int64) { clock.Set(time.UnixMicro(us)) },
+		Flush:   func() { client.FlushAll(context.Background()) },
+		TTL:     func(key string) time.Duration { return client.PTTL(context.Background(), key).Val() },
 	}
 }
 
-func miniBackend(t *testing.T) backend {
-	t.Helper()
+func MiniBackend(t *testing.T) Backend {
 	mr := miniredis.RunT(t) // on a socket, since over a net.Pipe a long pipeline stands still
-	mr.SetTime(time.UnixMicro(someTime))
 	mr.ClockTTL(true)
-	client := (&redistest.Server{Addr: mr.Addr()}).Client(t)
-	var clock int64
-	r := &Redis{Client: client, Namespace: "test", Budget: roomy, now: func() time.Time { return time.UnixMicro(clock) }}
-	return backend{
-		limiter: r,
-		setTime: func(us int64) {
-			if us < clock {
-				// As in Redis, what expires at a time expires at that time.
-				for _, key := range mr.Keys() {
-					mr.SetTTL(key, mr.TTL(key)+time.Duration(clock-us)*time.Microsecond)
-				}
+	b, clock := backendOf((&redistest.Server{Addr: mr.Addr()}).Client(t), nil), int64(0)
+	b.now = func() time.Time { return time.UnixMicro(clock) }
+	b.SetTime = func(us int64) {
+		if us < clock { // as in Redis, what expires at a time expires at that time
+			for _, key := range mr.Keys() {
+				mr.SetTTL(key, mr.TTL(key)+time.Duration(clock-us)*time.Microsecond)
 			}
-			clock = us
-			mr.SetTime(time.UnixMicro(us))
-		},
-		flush: mr.FlushAll,
-		del:   func(key string) { mr.Del(key) },
-		ttl:   mr.TTL,
+		}
+		clock = us
+		mr.SetTime(time.UnixMicro(us))
 	}
+	b.Flush, b.TTL = mr.FlushAll, mr.TTL
+	b.SetTime(someTime)
+	return b
 }
 
-func realBackend(t *testing.T) backend {
-	t.Helper()
+func RealBackend(t *testing.T) Backend {
 	srv, clock := redistest.StartWithClock(t)
-	client := srv.Client(t)
-	return backend{
-		limiter: &Redis{Client: client, Namespace: "test", Budget: roomy, now: clock.Now},
-		setTime: func(us int64) { clock.Set(time.UnixMicro(us)) },
-		flush:   func() { client.FlushAll(context.Background()) },
-		del:     func(key string) { client.Del(context.Background(), key) },
-		ttl:     func(key string) time.Duration { return client.PTTL(context.Background(), key).Val() },
-	}
+	return backendOf(srv.Client(t), clock)
 }
 
-func clusterBackend(t *testing.T) backend {
-	t.Helper()
+func ClusterBackend(t *testing.T) Backend {
 	cluster, clock := redistest.StartClusterWithClock(t)
-	client := cluster.Client(t)
 	var masters []*redis.Client
 	for _, m := range cluster.Masters {
 		masters = append(masters, m.Client(t))
 	}
-	return backend{
-		limiter: &Redis{Client: client, Namespace: "test", Budget: roomy, now: clock.Now},
-		setTime: func(us int64) { clock.Set(time.UnixMicro(us)) },
-		flush: func() {
-			for _, m := range masters {
-				m.FlushAll(context.Background())
-			}
-		},
-		del: func(key string) { client.Del(context.Background(), key) },
-		ttl: func(key string) time.Duration { return client.PTTL(context.Background(), key).Val() },
+	b := backendOf(cluster.Client(t), clock)
+	b.Flush = func() {
+		for _, m := range masters {
+			m.FlushAll(context.Background())
+		}
 	}
+	return b
 }
 
 func mustTake(t *testing.T, l Limiter, checks ...Check) []Result {

@@ -131,9 +131,11 @@ func (k kind) history(t *rapid.T) history {
 			o.what = "peek"
 		case dice < 12:
 			o.what = "reset"
-			o.checks = o.checks[:1]
+			o.checks = o.checks[:rapid.IntRange(1, len(o.checks)).Draw(t, "resets")]
 		case dice < 16:
-			o.what, o.checks = "foreign", o.checks[:1]
+			if o.what = "foreign"; k.octal { // which says otherwise what is no number
+				o.checks = o.checks[:1]
+			}
 			o.value = rapid.SampledFrom(foreign).Draw(t, "foreign")
 		case dice < 21:
 			o.what = "batch"
@@ -317,10 +319,11 @@ type subject struct {
 
 // A textStore is where a limiter keeps its states.
 type textStore struct {
-	ttl  func(key string) time.Duration // whole milliseconds; negative if there is none
-	put  func(key, value string)        // writes what is not ours, of foreign
-	dump func(key string) string
-	calm bool // deadlines are not late
+	flush func()
+	ttl   func(key string) time.Duration // whole milliseconds; negative if there is none
+	put   func(key, value string)        // writes what is not ours, of foreign
+	dump  func(key string) string
+	calm  bool // deadlines are not late
 }
 
 // A charge is as both stores returned it.
@@ -339,6 +342,9 @@ type run struct {
 func (s *subject) run(h history) error {
 	r := run{subject: s, now: max(h.start, h.earliest), earliest: h.earliest, ahead: h.ahead, known: map[algorithms.Check]algorithms.Check{}}
 	r.memory = &algorithms.Memory{Now: func() time.Time { return time.UnixMicro(r.now) }}
+	if s.store != nil {
+		s.store.flush()
+	}
 	var wait int64 // what the last decision waits for
 	for i, o := range h.ops {
 		if o.edge {
@@ -412,13 +418,15 @@ func (r *run) both(f func(algorithms.Limiter) error) error {
 
 // do does one step on both, and returns what a decision came to.
 func (r *run) do(ctx context.Context, o op) (d algorithms.Decision, err error) {
-	switch held := o.checks[0].Limit.Algorithm == algorithms.InFlight; {
+	held := func(c algorithms.Check) bool { return c.Limit.Algorithm == algorithms.InFlight }
+	switch {
 	case o.what == "take", o.what == "peek":
 		return r.decide(ctx, o.what, o.checks)
 	case o.what == "settle":
 		return d, r.settle(ctx, o)
-	case o.what == "reset" && !held: // a Memory goes on counting what is in flight
-		return d, r.both(func(l algorithms.Limiter) error { return l.Reset(ctx, o.checks...) })
+	case o.what == "reset": // but for what is in flight, which a Memory goes on counting
+		checks := slices.DeleteFunc(slices.Clone(o.checks), held)
+		return d, r.both(func(l algorithms.Limiter) error { return l.Reset(ctx, checks...) })
 	case o.what == "batch":
 		return d, r.batch(ctx, o)
 	case o.what == "log":
@@ -427,8 +435,8 @@ func (r *run) do(ctx context.Context, o op) (d algorithms.Decision, err error) {
 			d, err = r.decide(ctx, "take", o.checks)
 		}
 		return d, err
-	case o.what == "foreign" && !held && r.store != nil:
-		return d, r.foreign(ctx, o.checks[0], o.value)
+	case o.what == "foreign" && !held(o.checks[0]) && r.store != nil:
+		return d, r.foreign(ctx, o.checks, o.value)
 	case o.what == "invalid":
 		return d, r.both(func(l algorithms.Limiter) error { return refuses(ctx, l, o.units, o.checks) })
 	}
@@ -566,9 +574,10 @@ func (r *run) remembers(checks []algorithms.Check) error {
 	return nil
 }
 
-// foreign has somebody else write at a check's key: that is an error, and stays there until
-// a Reset.
-func (r *run) foreign(ctx context.Context, c algorithms.Check, value string) error {
+// foreign has somebody else write at the first check's key: that is an error, and stays there
+// until a Reset. The other checks are decided, all or nothing, as if it were not there.
+func (r *run) foreign(ctx context.Context, checks []algorithms.Check, value string) error {
+	c := checks[0]
 	if _, err := r.memory.Peek(ctx, c); err != nil {
 		return err
 	}
@@ -587,6 +596,23 @@ func (r *run) foreign(ctx context.Context, c algorithms.Check, value string) err
 	charged := algorithms.Result{Check: c, Source: algorithms.SourceRedis, Charged: 1, At: time.UnixMicro(r.now)}
 	if _, err := r.limiter.Settle(ctx, algorithms.Charge{Result: charged, Cost: 2}); transport.ClassOf(err) != transport.ClassAnswer {
 		return fmt.Errorf("settled where %q is: %w", was, err)
+	}
+	if others := checks[1:]; len(others) > 0 && r.together == nil {
+		got, err := r.limiter.Take(ctx, checks...)
+		if err != nil {
+			return err
+		}
+		want, err := r.memory.Take(ctx, others...)
+		if err != nil {
+			return err
+		}
+		if err := r.compare(algorithms.Decision{Allowed: want.Allowed, Results: got.Results[1:]}, want); err != nil {
+			return err
+		}
+		first := got.Results[0]
+		if transport.ClassOf(first.Err) != transport.ClassAnswer || !strings.Contains(first.Err.Error(), key) || first.HasRoom || first.Charged != 0 || got.Allowed != (want.Allowed && c.Shadow) {
+			return fmt.Errorf("%q at %s beside others: allowed %v, %+v", was, key, got.Allowed, first)
+		}
 	}
 	if now := r.store.dump(key); now != was {
 		return fmt.Errorf("%q at %s was overwritten: %q", was, key, now)

@@ -2,7 +2,6 @@ package algorithms
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -57,21 +56,6 @@ func TestMemoryHoldsWhatIsInFlight(t *testing.T) {
 	}
 	if left := peekOne(t, m, check(2)).Remaining; left != 2 {
 		t.Errorf("%d left, want 2", left)
-	}
-	random, running := rand.New(rand.NewPCG(1, 1)), make([][]Decision, 100)
-	running[1] = held[:1]
-	for range 20_000 { // as a model counts
-		i := random.IntN(len(running))
-		if n := len(running[i]); n > 0 && random.IntN(2) == 0 {
-			if err := Refund(t.Context(), m, running[i][n-1]); err != nil {
-				t.Fatal(err)
-			}
-			running[i] = running[i][:n-1]
-		} else if d := take(i); d.Allowed != (n < 2) {
-			t.Fatalf("allowed %v, and %d run", d.Allowed, n)
-		} else if d.Allowed {
-			running[i] = append(running[i], d)
-		}
 	}
 }
 

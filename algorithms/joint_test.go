@@ -114,7 +114,7 @@ func ofOneAndAll(i int) []Check {
 // afterwards, and only if it costs the others time.
 func TestABadKeyFailsOneRequest(t *testing.T) {
 	t.Run("redis", func(t *testing.T) { testABadKey(t, redistest.Start(t).Client(t)) })
-	t.Run("miniredis", func(t *testing.T) { testABadKey(t, miniBackend(t).limiter.(*Redis).Client.(*redis.Client)) })
+	t.Run("miniredis", func(t *testing.T) { testABadKey(t, MiniBackend(t).Client.(*redis.Client)) })
 }
 
 func testABadKey(t *testing.T, client *redis.Client) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -16,9 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/anishathalye/porcupine"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/internal/rated"
 	"github.com/seed75154129/ratelimit/internal/redistest"
@@ -241,7 +238,6 @@ func TestLimitersAreLinearizable(t *testing.T) {
 		start     func(t *testing.T) (run func(func(context.Context, Limiter)))
 	}{
 		{"memory", 30, memoryInABubble},
-		{"miniredis", 3, miniredisThatLosesCommands},
 		{"redis", 10, redisThatLosesCommands},
 		{"redis, jointly", 5, func(t *testing.T) func(func(context.Context, Limiter)) {
 			run := redisThatLosesCommands(t)
@@ -289,28 +285,9 @@ func memoryInABubble(t *testing.T) func(func(context.Context, Limiter)) {
 	}
 }
 
-func miniredisThatLosesCommands(t *testing.T) func(func(context.Context, Limiter)) {
-	mr := miniredis.NewMiniRedis()
-	t.Cleanup(mr.Close)
-	mr.SetTime(time.UnixMicro(someTime))
-	opts := (&redistest.Server{}).Options()
-	opts.Dialer = func(context.Context, string, string) (net.Conn, error) { return mr.Dial() }
-	return limiterThatLosesCommands(t, opts)
-}
-
 func redisThatLosesCommands(t *testing.T) func(func(context.Context, Limiter)) {
 	srv, _ := redistest.StartWithClock(t)
-	opts := srv.Options()
-	opts.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, addr)
-	}
-	return limiterThatLosesCommands(t, opts)
-}
-
-func limiterThatLosesCommands(t *testing.T, opts *redis.Options) func(func(context.Context, Limiter)) {
-	opts.MaxRetries = 3 // go-redis' own: a decision must not be sent again all the same
-	opts.ReadTimeout = roomy
-	client := lossyClient(t, opts, func(string) fate {
+	client := lossyClient(t, srv, func(string) fate {
 		if rand.IntN(16) > 0 {
 			return delivered
 		}
@@ -321,86 +298,4 @@ func limiterThatLosesCommands(t *testing.T, opts *redis.Options) func(func(conte
 		namespaces++
 		f(t.Context(), &Redis{Client: client, Namespace: fmt.Sprint("history-", namespaces), Budget: roomy})
 	}
-}
-
-// The check must be able to fail: it finds limiters that make the two classic
-// mistakes.
-func TestMistakesAreNotLinearizable(t *testing.T) {
-	t.Parallel()
-	mr := miniredis.NewMiniRedis()
-	t.Cleanup(mr.Close)
-	var loseReplies atomic.Bool
-	opts := (&redistest.Server{}).Options()
-	opts.MaxRetries = 3
-	opts.Dialer = func(context.Context, string, string) (net.Conn, error) { return mr.Dial() }
-	client := lossyClient(t, opts, func(command string) fate {
-		if command == "incrby" && loseReplies.Swap(false) {
-			return unanswered
-		}
-		return delivered
-	})
-
-	l := &readThenWrite{Limiter: new(Memory), client: client}
-	take := func(h *callHistory, client int, key string, cost int64) {
-		if _, err := h.take(t.Context(), l, client, "take", Check{Key: key, Limit: h.limit, Cost: cost}); err != nil {
-			t.Error(err)
-		}
-	}
-	want := func(what string, h *callHistory, result porcupine.CheckResult) {
-		t.Helper()
-		if got := h.check(); got != result {
-			t.Errorf("%s: %s, want %s\n%s", what, got, result, h)
-		}
-	}
-
-	alone := callHistory{limit: heldLimit(&rated.Rows[0])}
-	for range 3 {
-		take(&alone, 0, "alone", 4)
-	}
-	want("one after the other", &alone, porcupine.Ok)
-
-	var both sync.WaitGroup // have read that there is room
-	both.Add(2)
-	l.between = func() { both.Done(); both.Wait() }
-	race := callHistory{limit: heldLimit(&rated.Rows[0])}
-	var wg sync.WaitGroup
-	for client := range 2 {
-		wg.Go(func() { take(&race, client, "race", held) })
-	}
-	wg.Wait()
-	want("GET, then INCRBY", &race, porcupine.Illegal)
-	l.between = nil
-
-	// The server executes the command, its reply is lost, go-redis sends it again.
-	again := callHistory{limit: heldLimit(&rated.Rows[0])}
-	loseReplies.Store(true)
-	take(&again, 0, "again", 1)
-	want("a command that is sent again", &again, porcupine.Illegal)
-}
-
-// readThenWrite is a limiter that decides on a count which others may change
-// before it writes, with a command that go-redis may send again.
-type readThenWrite struct {
-	Limiter
-	client  *redis.Client
-	between func()
-}
-
-func (l *readThenWrite) Take(ctx context.Context, checks ...Check) (Decision, error) {
-	c := checks[0]
-	used, err := l.client.Get(ctx, c.Key).Int64()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return Decision{}, err
-	}
-	if l.between != nil {
-		l.between()
-	}
-	r := Result{Check: c, HasRoom: used+c.Cost <= c.Limit.Quota()}
-	if r.HasRoom {
-		if used, err = l.client.IncrBy(ctx, c.Key, c.Cost).Result(); err != nil {
-			return Decision{}, err
-		}
-	}
-	r.Remaining = c.Limit.Quota() - used
-	return Decision{Allowed: r.HasRoom, Results: []Result{r}}, nil
 }

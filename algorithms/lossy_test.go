@@ -25,15 +25,13 @@ const (
 
 // lossyClient connects a client through a network that decides the fate of each
 // command that changes something or looks. In all but one fate it sees a
-// timeout.
-func lossyClient(t *testing.T, opts *redis.Options, decide func(command string) fate) *redis.Client {
-	dial := opts.Dialer
+// timeout, after which go-redis itself would send a command again.
+func lossyClient(t *testing.T, srv *redistest.Server, decide func(command string) fate) *redis.Client {
+	opts := srv.Options()
+	opts.MaxRetries, opts.ReadTimeout = 3, roomy
 	opts.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return &lossyConn{Conn: conn, decide: decide}, nil
+		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+		return &lossyConn{Conn: conn, decide: decide}, err
 	}
 	client := redis.NewClient(opts)
 	t.Cleanup(func() { client.Close() })
@@ -73,13 +71,8 @@ func (c *lossyConn) Read(p []byte) (int, error) {
 func TestResetIsNeverSentTwice(t *testing.T) {
 	srv := redistest.Start(t)
 	for _, sharded := range []bool{false, true} {
-		opts := srv.Options()
-		opts.MaxRetries = 3
-		opts.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, addr)
-		}
 		var dels atomic.Int64
-		client := lossyClient(t, opts, func(command string) fate {
+		client := lossyClient(t, srv, func(command string) fate {
 			if command == "del" && dels.Add(1) == 1 {
 				return unanswered
 			}

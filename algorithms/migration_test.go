@@ -71,9 +71,9 @@ func TestClusterUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d slots moved %d times in %s, under %d requests, admitted %d",
-		len(keys), phases, time.Since(begin).Round(time.Millisecond), load.requests, got.Admitted)
+		len(keys), phases, time.Since(begin).Round(time.Millisecond), load.requests, got.admitted)
 
-	for i, n := range got.Admitted {
+	for i, n := range got.admitted {
 		if n != limit {
 			t.Errorf("%s: admitted %d, want %d", requests[i][3].Limit, n, limit)
 		}
@@ -129,9 +129,9 @@ func wantCounted(t *testing.T, r *Redis, first map[Check]Result, got *tally, req
 		unit := c.Limit.Period / time.Duration(c.Limit.Rate)
 		before, after := first[c], res
 		over := after.At.Add(after.ResetAfter).Sub(before.At.Add(before.ResetAfter)) - time.Duration(admitted)*unit
-		if over < 0 || over > got.Took && !row.Queue {
+		if over < 0 || over > got.took && !row.Queue {
 			t.Errorf("rule %s, key %s, %s: %s counted beside the %d admitted, all denied requests took %s",
-				c.Rule, c.Key, c.Limit, over, admitted, got.Took)
+				c.Rule, c.Key, c.Limit, over, admitted, got.took)
 		}
 	}
 }
@@ -175,7 +175,7 @@ type load struct {
 
 func startLoad(t *testing.T, l Limiter, goroutines int, requests [][]Check) *load {
 	ctx, cancel := context.WithCancel(t.Context())
-	w := &load{cancel: cancel, all: tally{Admitted: make([]int64, len(requests))}}
+	w := &load{cancel: cancel, all: tally{admitted: make([]int64, len(requests))}}
 	w.more = sync.NewCond(&w.mu)
 	t.Cleanup(func() { _, _ = w.stop() })
 	for g := range goroutines {
@@ -196,9 +196,9 @@ func (w *load) note(i int64, allowed bool, took time.Duration, err error) {
 	defer w.mu.Unlock()
 	w.requests++
 	if allowed {
-		w.all.Admitted[i]++
+		w.all.admitted[i]++
 	} else {
-		w.all.Took += took
+		w.all.took += took
 	}
 	if err != nil {
 		w.failed = err

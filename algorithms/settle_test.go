@@ -38,9 +38,9 @@ func perDay(rate int64) Limit { return Limit{Rate: rate, Period: 24 * time.Hour}
 // however often it is tried.
 func TestSettlingWhereOneKeyIsInTheWay(t *testing.T) {
 	ctx := t.Context()
-	b := realBackend(t)
-	b.setTime(someTime)
-	client := b.limiter.(*Redis).Client.(*redis.Client)
+	b := RealBackend(t)
+	b.SetTime(someTime)
+	client := b.Client
 	var checks []Check
 	eachAlgorithm(t, func(_ *testing.T, l Limit) {
 		l.Rate = 100
@@ -52,58 +52,37 @@ func TestSettlingWhereOneKeyIsInTheWay(t *testing.T) {
 	twice := len(checks) // one key has two charges
 	checks = append(checks, checks[0])
 	for at := range twice {
-		for name, wrong := range map[string]struct {
-			begin, end func() error
-			failed     bool
-		}{
-			"a foreign key": {
-				begin: func() error {
-					return client.Rename(ctx, keyOf("test", checks[at]), "elsewhere").Err()
-				},
-				end: func() error {
-					return client.Rename(ctx, "elsewhere", keyOf("test", checks[at])).Err()
-				},
-				failed: true,
-			},
-		} {
-			t.Run(fmt.Sprint(name, " at ", at), func(t *testing.T) {
-				b.flush()
-				mustTake(t, b.limiter, checks[:twice]...) // of others
-				results := mustTake(t, b.limiter, checks[:twice]...)
-				results = append(results, mustTake(t, b.limiter, checks[twice])...)
-				if err := wrong.begin(); err != nil {
+		t.Run(checks[at].Rule, func(t *testing.T) {
+			b.Flush()
+			key := keyOf("test", checks[at])
+			mustTake(t, b.Redis, checks[:twice]...) // of others
+			d := Decision{Results: append(mustTake(t, b.Redis, checks[:twice]...), mustTake(t, b.Redis, checks[twice])...)}
+			if err := errors.Join(client.Rename(ctx, key, "elsewhere").Err(), client.HSet(ctx, key, "f", "1").Err()); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				if err := Refund(ctx, b.Redis, d); transport.ClassOf(err) != transport.ClassAnswer {
 					t.Fatal(err)
 				}
-				if wrong.failed {
-					if err := client.HSet(ctx, keyOf("test", checks[at]), "f", "1").Err(); err != nil {
-						t.Fatal(err)
-					}
+			}
+			if err := client.Rename(ctx, "elsewhere", key).Err(); err != nil {
+				t.Fatal(err)
+			}
+			for i, c := range checks {
+				want, charged := int64(90), int64(0)
+				switch {
+				case c != checks[at]:
+				case c == checks[twice]:
+					want, charged = 70, 10
+				default:
+					want, charged = 80, 10
 				}
-				failed := func(i int) bool { return wrong.failed && checks[i] == checks[at] }
-				d := Decision{Results: results}
-				for range 3 {
-					if err := Refund(ctx, b.limiter, d); wrong.failed != (transport.ClassOf(err) == transport.ClassAnswer) || !wrong.failed && err != nil {
-						t.Fatal(err)
-					}
+				left, err := b.Peek(ctx, c)
+				if err != nil || left.Results[0].Remaining != want || d.Results[i].Charged != charged {
+					t.Errorf("%s: %d left and charged %d, want %d and %d: %v", c.Limit, left.Results[0].Remaining, d.Results[i].Charged, want, charged, err)
 				}
-				if err := wrong.end(); err != nil {
-					t.Fatal(err)
-				}
-				for i, c := range checks {
-					want, charged := int64(90), int64(0)
-					switch {
-					case failed(i) && c == checks[twice]:
-						want, charged = 70, 10
-					case failed(i):
-						want, charged = 80, 10
-					}
-					d2, err := b.limiter.Peek(ctx, c)
-					if err != nil || d2.Results[0].Remaining != want || d.Results[i].Charged != charged {
-						t.Errorf("%s: %d left and charged %d, want %d and %d: %v", c.Limit, d2.Results[0].Remaining, d.Results[i].Charged, want, charged, err)
-					}
-				}
-			})
-		}
+			}
+		})
 	}
 }
 
@@ -266,39 +245,29 @@ func TestResultsAreOneAllocation(t *testing.T) {
 // A charge may be settled at more than the exact range holds. How much of it is counted then
 // is unknown, so settling it again must not free what others have used.
 func TestSettlingBeyondTheExactRangeFreesNobodyElse(t *testing.T) {
-	ctx := t.Context()
-	redis := realBackend(t)
-	redis.setTime(someTime)
-	for name, limiter := range map[string]Limiter{"Memory": new(Memory), "Redis": redis.limiter} {
-		for _, l := range []Limit{
-			{Rate: 50_000_000, Period: time.Hour, Algorithm: SlidingWindow},
-			{Rate: 1000, Period: time.Hour, Algorithm: FixedWindow},
-			{Rate: 1000, Period: time.Hour, Algorithm: SlidingLog},
-			{Rate: 1000, Calendar: "month@UTC"},
-			{Rate: 1000, Period: 24 * time.Hour, Algorithm: TokenBucket},
-			{Rate: 1000, Period: 24 * time.Hour, Burst: 1000, Algorithm: LeakyBucket},
-		} {
-			for _, cost := range []int64{200_000_000, math.MaxInt64} {
-				t.Run(fmt.Sprint(name, " ", l, " at ", cost), func(t *testing.T) {
-					check := Check{Rule: "r", Key: fmt.Sprint(cost), Limit: l}
-					others := check
-					others.Cost = l.Rate - 1
-					mustTake(t, limiter, others)
-					r := mustTake(t, limiter, check)
-					for _, to := range []int64{cost, 5, 0} {
-						var err error
-						if r, err = limiter.Settle(ctx, chargesOf(to, r...)...); err != nil {
-							t.Fatal(err)
-						}
-						d, err := limiter.Peek(ctx, check)
-						if err != nil {
-							t.Fatal(err)
-						}
-						if left := d.Results[0].Remaining; left > 1 {
-							t.Errorf("settled at %d: %d units left, want at most 1", to, left)
-						}
-					}
-				})
+	ctx, m := t.Context(), new(Memory)
+	for _, l := range []Limit{
+		{Rate: 50_000_000, Period: time.Hour, Algorithm: SlidingWindow},
+		{Rate: 1000, Period: time.Hour, Algorithm: FixedWindow},
+		{Rate: 1000, Period: time.Hour, Algorithm: SlidingLog},
+		{Rate: 1000, Calendar: "month@UTC"},
+		{Rate: 1000, Period: 24 * time.Hour, Algorithm: TokenBucket},
+		{Rate: 1000, Period: 24 * time.Hour, Burst: 1000, Algorithm: LeakyBucket},
+	} {
+		for _, cost := range []int64{200_000_000, math.MaxInt64} {
+			check := Check{Rule: "r", Key: fmt.Sprint(cost), Limit: l}
+			others := check
+			others.Cost = l.Rate - 1
+			mustTake(t, m, others)
+			r := mustTake(t, m, check)
+			for _, to := range []int64{cost, 5, 0} {
+				var err error
+				if r, err = m.Settle(ctx, chargesOf(to, r...)...); err != nil {
+					t.Fatal(err)
+				}
+				if left := peekOne(t, m, check).Remaining; left > 1 {
+					t.Errorf("%s settled at %d: %d units left, want at most 1", l, to, left)
+				}
 			}
 		}
 	}

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/seed75154129/ratelimit/internal/redistest"
 	"github.com/seed75154129/ratelimit/internal/step"
 )
@@ -39,16 +37,16 @@ func TestALogHoldsOnlyWhatCounts(t *testing.T) {
 // Whatever is asked of a log of ten thousand, Redis does not do much for it. It
 // took a command for each entry once: 70 ms, in which nobody else was served.
 func TestALongLogTakesFewCommands(t *testing.T) {
-	b := realBackend(t)
-	client := b.limiter.(*Redis).Client.(*redis.Client)
+	b := RealBackend(t)
+	client := b.Client
 	check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: step.MaxLog, Period: time.Minute, Algorithm: SlidingLog}}
 	var charged []Result
 	take := func(us, cost int64) Result {
 		t.Helper()
-		b.setTime(us)
+		b.SetTime(us)
 		check := check
 		check.Cost = cost
-		d, err := b.limiter.Take(t.Context(), check)
+		d, err := b.Redis.Take(t.Context(), check)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +81,7 @@ func TestALongLogTakesFewCommands(t *testing.T) {
 	}
 	settle := func(r Result) func() {
 		return func() {
-			if err := settleAll(t.Context(), b.limiter, 0, r); err != nil {
+			if err := settleAll(t.Context(), b.Redis, 0, r); err != nil {
 				t.Fatal(err)
 			}
 		}

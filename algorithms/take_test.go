@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
@@ -50,8 +48,8 @@ func TestStatesAreWrittenInPlace(t *testing.T) {
 // A deadline that somebody has removed or shortened stands until the next window or
 // part of a bucket's grid: setting it with each charge would cost a command.
 func TestDeadlinesThatWereChangedAreMended(t *testing.T) {
-	b := realBackend(t)
-	client := b.limiter.(*Redis).Client.(*redis.Client)
+	b := RealBackend(t)
+	client := b.Client
 	minute := someTime - someTime%time.Minute.Microseconds()
 	for what, change := range map[string]func(key string) error{
 		"removed":   func(key string) error { return client.Persist(t.Context(), key).Err() },
@@ -60,8 +58,8 @@ func TestDeadlinesThatWereChangedAreMended(t *testing.T) {
 		eachAlgorithm(t, func(t *testing.T, l Limit) {
 			check := Check{Rule: "r", Key: what, Limit: l}
 			for at, then := range []func(string) error{change, nil} {
-				b.setTime(minute + int64(at)*time.Minute.Microseconds())
-				d, err := b.limiter.Take(t.Context(), check)
+				b.SetTime(minute + int64(at)*time.Minute.Microseconds())
+				d, err := b.Redis.Take(t.Context(), check)
 				if err != nil || !d.Allowed {
 					t.Fatalf("%+v, %v", d, err)
 				}
@@ -69,7 +67,7 @@ func TestDeadlinesThatWereChangedAreMended(t *testing.T) {
 					if err := then(keyOf("test", check)); err != nil {
 						t.Fatal(err)
 					}
-				} else if ttl := b.ttl(keyOf("test", check)); ttl < d.Results[0].ResetAfter || ttl > 3*time.Minute {
+				} else if ttl := b.TTL(keyOf("test", check)); ttl < d.Results[0].ResetAfter || ttl > 3*time.Minute {
 					t.Errorf("%s: forgotten in %s, counts for %s", what, ttl, d.Results[0].ResetAfter)
 				}
 			}

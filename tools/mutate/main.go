@@ -41,7 +41,7 @@ var (
 	}
 	onRedis = []stage{
 		{"algorithms", "^TestHistories$/^(redis|redis, jointly|cluster)$", true},
-		{"algorithms", "^(TestAClock.*|TestEachForm.*|TestWhatIsNotOurs.*|TestTheLongest.*|TestALog.*|TestALong.*|TestStatesAre.*|TestWindowsAre.*|TestDeadlines.*|TestAForeign.*|TestLeasesOf.*)$", false},
+		{"algorithms", "^(TestAClock.*|TestEachForm.*|TestWhatIsNotOurs.*|TestTheLongest.*|TestALog.*|TestALong.*|TestStatesAre.*|TestDeadlines.*|TestLeasesOf.*)$", false},
 	}
 )
 
