@@ -297,7 +297,7 @@ func TestRetryAfterIsNeverEarlyNorASecondLate(t *testing.T) {
 			t.Errorf("Retry-After %q for %s, with up to %s more", got, wait, most)
 		}
 		for _, item := range limits(t, h) {
-			if item.seconds > seconds {
+			if item.seconds > seconds && wait <= year-most { // what jitter makes of longer ones is not read again
 				t.Errorf("%+v ends after Retry-After %d", item, seconds)
 			}
 		}
