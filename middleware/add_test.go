@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -194,7 +195,7 @@ func TestAddWhileRulesChange(t *testing.T) {
 // The sum of several goroutines is exact. One of them takes more while the others wait.
 func TestAddFromSeveralGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow, rule := &slowly{Memory: new(algorithms.Memory), takes: time.Millisecond}, tokens(1000, 100)
+		slow, rule := &hook{takes: time.Millisecond}, tokens(1000, 100)
 		limiter := &spy{Limiter: slow}
 		var stopped atomic.Int64
 		err := within(t, mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{rule}}), func(ctx context.Context, _ http.ResponseWriter) error {
@@ -228,7 +229,7 @@ func TestAddWhileTheRequestEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				slow, rule := &slowly{Memory: new(algorithms.Memory), takes: 10 * time.Millisecond}, tokens(100, 40)
+				slow, rule := &hook{takes: 10 * time.Millisecond}, tokens(100, 40)
 				err := within(t, mustNew(t, ratelimit.Config{Limiter: slow, Rules: []ratelimit.Rule{rule}}), func(ctx context.Context, _ http.ResponseWriter) error {
 					go func() {
 						if err := ratelimit.Add(ctx, "tokens", 45); err != nil {
@@ -477,4 +478,46 @@ func TestTwoHundredStreams(t *testing.T) {
 		}
 		close(dead)
 	})
+}
+
+// An Add that asks for too much does not deny those that ask beside it.
+func TestAddsBesideOneThatIsDenied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := mustNew(t, ratelimit.Config{Limiter: &hook{takes: time.Millisecond}, Rules: []ratelimit.Rule{perHour("units", 100)}}).
+			Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				for i, units := range []int64{10, 1, 1000, 1} { // the first is under way while the others arrive
+					go func() {
+						if err := ratelimit.Add(r.Context(), "units", units); (err == nil) != (units < 1000) {
+							t.Errorf("Add %d of %d units: %v", i, units, err)
+						}
+					}()
+					synctest.Wait()
+				}
+				time.Sleep(time.Second)
+			}))
+		serve(h, "GET /")
+		if got := serve(h, "GET /").Header().Get("X-RateLimit-Remaining"); got != "87" { // 12 and this request
+			t.Errorf("%s left", got)
+		}
+	})
+}
+
+// The sum of a rule in shadow has no bound but that of its type.
+func TestAddInShadowDoesNotOverflow(t *testing.T) {
+	var got int64
+	rule := perHour("units", 100)
+	rule.Shadow = true
+	h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{rule},
+		Settled: func(_ *http.Request, d algorithms.Decision) { got = d.Results[0].Charged }}).
+		Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			for range 2 {
+				if err := ratelimit.Add(r.Context(), "units", math.MaxInt64); err != nil {
+					t.Error(err)
+				}
+			}
+		}))
+	serve(h, "GET /")
+	if got <= 100 {
+		t.Errorf("charged %d", got)
+	}
 }

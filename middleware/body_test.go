@@ -121,9 +121,7 @@ func TestTakeOfOneRequestInManyGoroutines(t *testing.T) {
 			}
 			h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { take(r) }))
 			h.ServeHTTP(httptest.NewRecorder(), post("/", jsonType, `{"email":"alice"}`))
-			if err := m.SetRules([]ratelimit.Rule{{Name: "again", Key: key, Limit: algorithms.PerHour(500)}}); err != nil {
-				t.Fatal(err)
-			}
+			setRules(t, m, ratelimit.Rule{Name: "again", Key: key, Limit: algorithms.PerHour(500)})
 			take(post("/", jsonType, `{"email":"alice"}`)) // no Handler has seen it
 		})
 	}

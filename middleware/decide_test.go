@@ -41,8 +41,7 @@ func byAccount(reads *atomic.Int64, perAccount, perIP algorithms.Limit) []rateli
 }
 
 func login(h http.Handler, account string) *httptest.ResponseRecorder {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, post("/login", formType, "account="+account))
+	w := do(h, post("/login", formType, "account="+account))
 	return w
 }
 

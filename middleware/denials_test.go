@@ -79,9 +79,7 @@ func TestDenialsAreLoggedInSamples(t *testing.T) {
 		want(`level=INFO msg="ratelimit: denied" rule=per-ip key=192.0.2.1 algorithm=fixed_window source=memory retry_after=58m59.5s limit="6/1h fixed_window" cost=1 suppressed=4`)
 
 		// What was left out is remembered by the rule of the same name.
-		if err := m.SetRules([]ratelimit.Rule{login}); err != nil {
-			t.Fatal(err)
-		}
+		setRules(t, m, login)
 		want(`level=INFO msg="ratelimit: rules replaced" rules=1 generation=2 added=[] removed=[per-ip] changed=[]`)
 		times(1, h, "POST /login")
 		want(`level=INFO msg="ratelimit: denied" rule=login key=192.0.2.1 algorithm=sliding_window source=memory retry_after=1h58m59.5s limit=20/1h cost=20 suppressed=29`)

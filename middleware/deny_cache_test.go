@@ -116,15 +116,11 @@ func TestNewRulesBindCachedKeysAtOnce(t *testing.T) {
 		want(204, "POST /", "Tier", "pro")
 		want(429, "GET /", "Tier", "pro")
 		rule.Limit = algorithms.PerHour(8)
-		if err := m.SetRules([]ratelimit.Rule{rule}); err != nil {
-			t.Fatal(err)
-		}
+		setRules(t, m, rule)
 		want(204, "POST /")
 		want(429, "GET /")
 		rule.Limit = algorithms.PerHour(7)
-		if err := m.SetRules([]ratelimit.Rule{rule}); err != nil {
-			t.Fatal(err)
-		}
+		setRules(t, m, rule)
 		want(429, "GET /")
 	})
 }

@@ -81,23 +81,31 @@ func TestWhatDeniesFreeRequests(t *testing.T) {
 // not be told what is left: Add takes it, and in an outage follows the rule's mode.
 func TestAddToAFreeRequest(t *testing.T) {
 	windows := []algorithms.Limit{{Rate: 5, Period: time.Hour, Algorithm: algorithms.SlidingLog}, {Rate: 100, Period: 24 * time.Hour, Algorithm: algorithms.SlidingLog}}
-	away := func(*algorithms.Memory) algorithms.Limiter { return limitertest.Fail(nil) }
-	half := func(m *algorithms.Memory) algorithms.Limiter { return halfPeeked{m} }
+	away := func(*hook) algorithms.Limiter { return limitertest.Fail(nil) }
+	half := func(m *hook) algorithms.Limiter { // tells of the first check only
+		m.peeked = func(r *algorithms.Result) error {
+			if r.Check.Limit != windows[0] {
+				*r = algorithms.Result{Check: r.Check, Err: context.DeadlineExceeded}
+			}
+			return nil
+		}
+		return m
+	}
 	for name, c := range map[string]struct {
-		limiter func(*algorithms.Memory) algorithms.Limiter
+		limiter func(*hook) algorithms.Limiter
 		fail    failmode.Mode
 		granted int
 		counted int64
 	}{
-		"well":              {func(m *algorithms.Memory) algorithms.Limiter { return m }, failmode.Closed, 2, 4},
-		"cannot peek":       {func(m *algorithms.Memory) algorithms.Limiter { return unpeekable{m} }, failmode.Closed, 2, 4},
+		"well":              {func(m *hook) algorithms.Limiter { return m }, failmode.Closed, 2, 4},
+		"cannot peek":       {func(m *hook) algorithms.Limiter { return unpeekable{m} }, failmode.Closed, 2, 4},
 		"half a look":       {half, failmode.Closed, 2, 4},
 		"half a look, open": {half, failmode.Open, 2, 4},
 		"an outage, closed": {away, failmode.Closed, 0, 0},
 		"an outage, open":   {away, failmode.Open, 3, 0},
-		"an outage, local":  {func(*algorithms.Memory) algorithms.Limiter { return guard(t, limitertest.Fail(nil), 1) }, failmode.Local, 2, 0},
+		"an outage, local":  {func(*hook) algorithms.Limiter { return guard(t, limitertest.Fail(nil), 1) }, failmode.Local, 2, 0},
 	} {
-		memory := new(algorithms.Memory)
+		memory := new(hook)
 		rule := byCost
 		rule.Limit, rule.Limits, rule.Fail = algorithms.Limit{}, windows, c.fail
 		var settled []algorithms.Result
@@ -116,22 +124,11 @@ func TestAddToAFreeRequest(t *testing.T) {
 		for i, window := range windows {
 			one := rule
 			one.Limit = window
-			if n := used(t, memory, one); n != c.counted || n > 0 && (len(settled) != 2 || settled[i].Charged != n || settled[i].Err != nil) {
+			if n := used(t, &memory.Memory, one); n != c.counted || n > 0 && (len(settled) != 2 || settled[i].Charged != n || settled[i].Err != nil) {
 				t.Errorf("%s: %s counts %d, want %d; Settled was told %+v", name, window, n, c.counted, settled)
 			}
 		}
 	}
-}
-
-// halfPeeked tells of the first check only.
-type halfPeeked struct{ *algorithms.Memory }
-
-func (h halfPeeked) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	d, err := h.Memory.Peek(ctx, checks...)
-	for i := 1; i < len(d.Results); i++ {
-		d.Results[i] = algorithms.Result{Check: checks[i], Err: context.DeadlineExceeded}
-	}
-	return d, err
 }
 
 type unpeekable struct{ algorithms.Limiter }
@@ -140,32 +137,14 @@ func (unpeekable) Peek(context.Context, ...algorithms.Check) (algorithms.Decisio
 	return algorithms.Decision{}, errors.ErrUnsupported
 }
 
-// An asked limiter counts what it is asked.
-type asked struct {
-	algorithms.Limiter
-	takes, peeks *int
-}
-
-func (a asked) Unwrap() algorithms.Limiter { return a.Limiter }
-func (a asked) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	*a.takes++
-	return a.Limiter.Take(ctx, checks...)
-}
-func (a asked) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	*a.peeks++
-	return a.Limiter.Peek(ctx, checks...)
-}
-
 // A client that is known to be denied asks the store nothing, also if a rule is free.
 func TestAFloodOfFreeRequestsAsksNoStore(t *testing.T) {
-	var takes, peeks int
-	guard := &failmode.Guard{Limiter: asked{new(algorithms.Memory), &takes, &peeks}}
-	defer func() { _ = guard.Close() }()
-	h := mustNew(t, ratelimit.Config{Limiter: guard, Rules: []ratelimit.Rule{perHour("ip", 5), byCost}}).Handler(ok)
+	asked := &spy{Limiter: new(algorithms.Memory)}
+	h := mustNew(t, ratelimit.Config{Limiter: guard(t, asked, 1), Rules: []ratelimit.Rule{perHour("ip", 5), byCost}}).Handler(ok)
 	for range 100 {
 		serve(h, "GET /?cost=0")
 	}
-	if takes > 10 || peeks > 10 {
+	if takes, peeks := asked.takes.Load(), asked.peeks.Load(); takes > 10 || peeks > 10 {
 		t.Errorf("%d takes and %d peeks", takes, peeks)
 	}
 }

@@ -165,8 +165,7 @@ func TestWhoIsDeniedNeedNotSendTheBody(t *testing.T) {
 	}{
 		"over its limit": {perHour("over", 1), func(_ *ratelimit.Middleware, h http.Handler) {
 			for range 2 {
-				r := post("/", formType, "account=alice")
-				r.RemoteAddr = "127.0.0.1:1"
+				r := from("127.0.0.1", post("/", formType, "account=alice"))
 				h.ServeHTTP(httptest.NewRecorder(), r)
 			}
 		}},

@@ -34,8 +34,7 @@ func TestAHiddenRuleTellsNothingOfItsCounts(t *testing.T) {
 	answers := func(busy int) (texts []string) {
 		h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: logins(50), Headers: bothFields}).Handler(ok)
 		for range busy {
-			r := post("/login", formType, "account=victim")
-			r.RemoteAddr = "203.0.113.9:1"
+			r := from("203.0.113.9", post("/login", formType, "account=victim"))
 			h.ServeHTTP(httptest.NewRecorder(), r)
 		}
 		for range 3 {

@@ -410,9 +410,7 @@ func TestRulesChangeWhileRequestsAreInFlight(t *testing.T) {
 					}
 					changed := base
 					change(&changed)
-					if err := m.SetRules([]ratelimit.Rule{changed}); err != nil {
-						t.Fatal(err)
-					}
+					setRules(t, m, changed)
 					time.Sleep(2 * time.Second)
 					d, _ = memory.Peek(t.Context(), checks...)
 					if d.Results[0].Remaining != 2 {
@@ -427,8 +425,7 @@ func TestRulesChangeWhileRequestsAreInFlight(t *testing.T) {
 // Take holds until the context of its request ends, and asks for one that does.
 func TestTakeHoldsUntilTheContextEnds(t *testing.T) {
 	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce})
-	r := httptest.NewRequest(http.MethodPost, "/", nil)
-	r.RemoteAddr = "127.0.0.1:1"
+	r := from("127.0.0.1", request("POST /"))
 	if _, err := m.Take(r.WithContext(context.WithoutCancel(r.Context()))); err == nil || !strings.Contains(err.Error(), "use context.WithCancel") {
 		t.Errorf("a context without an end: %v", err)
 	}
@@ -465,8 +462,7 @@ func TestWhoCannotWaitFreesOnePlace(t *testing.T) {
 		serve(h, "GET /")
 		for range 2 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, request("GET /").WithContext(ctx))
+			w := do(h, request("GET /").WithContext(ctx))
 			cancel()
 			if n := used(t, &l.Memory, places); w.Code != http.StatusTooManyRequests || n != 1 {
 				t.Errorf("status %d, %d in flight; want 429, and the one that is held", w.Code, n)

@@ -163,8 +163,7 @@ var matrixColumns = []struct {
 		return map[bool]string{true: "waits"}[err == nil && d.Allowed && time.Since(begun) > 0]
 	}},
 	{name: "QuotaHandler", want: "2 2 2, left [0]", says: func(c *cell) string {
-		w := httptest.NewRecorder()
-		c.m.QuotaHandler().ServeHTTP(w, c.request())
+		w := do(c.m.QuotaHandler(), c.request())
 		var told struct{ Limits []struct{ Remaining int64 } }
 		_ = json.Unmarshal(w.Body.Bytes(), &told)
 		left := make([]int64, len(told.Limits))

@@ -134,11 +134,15 @@ func (s *store) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 
 func (s *store) fail(err error) { s.err.Store(&err) }
 
-// A hook is a limiter around a Memory that changes what goes in and comes out.
+// A hook is a limiter around a Memory that changes what goes in and comes out, and counts its
+// calls.
 type hook struct {
 	algorithms.Memory
-	check  func(*algorithms.Check)
-	result func(*algorithms.Result) error
+	check          func(*algorithms.Check) // of Take
+	result, peeked func(*algorithms.Result) error
+	takes          time.Duration // for a Take
+
+	peeks, checks int // calls of Peek, and their checks
 
 	loses   string   // the rule whose checks it does not decide
 	settled []string // rules
@@ -154,6 +158,7 @@ func (h *hook) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algo
 }
 
 func (h *hook) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	time.Sleep(h.takes)
 	checks = slices.Clone(checks)
 	for i := range checks {
 		if h.check != nil {
@@ -161,9 +166,19 @@ func (h *hook) Take(ctx context.Context, checks ...algorithms.Check) (algorithms
 		}
 	}
 	d, err := h.Memory.Take(ctx, checks...)
+	return changedBy(h.result, d, err)
+}
+
+func (h *hook) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	h.peeks, h.checks = h.peeks+1, h.checks+len(checks)
+	d, err := h.Memory.Peek(ctx, checks...)
+	return changedBy(h.peeked, d, err)
+}
+
+func changedBy(result func(*algorithms.Result) error, d algorithms.Decision, err error) (algorithms.Decision, error) {
 	for i := range d.Results {
-		if h.result != nil {
-			err = errors.Join(err, h.result(&d.Results[i]))
+		if result != nil {
+			err = errors.Join(err, result(&d.Results[i]))
 		}
 	}
 	return d, err

@@ -21,14 +21,35 @@ var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write
 
 // serve sends one request, as "POST /auth/login" and any headers as pairs.
 func serve(h http.Handler, line string, header ...string) *httptest.ResponseRecorder {
+	return do(h, request(line, header...))
+}
+
+func request(line string, header ...string) *http.Request {
 	method, target, _ := strings.Cut(line, " ")
 	r := httptest.NewRequest(method, target, nil)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
+	return r
+}
+
+// from is a request of another address than httptest's.
+func from(address string, r *http.Request) *http.Request {
+	r.RemoteAddr = address + ":1"
+	return r
+}
+
+func do(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w
+}
+
+func setRules(t testing.TB, m *ratelimit.Middleware, rules ...ratelimit.Rule) {
+	t.Helper()
+	if err := m.SetRules(rules); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func mustNew(t testing.TB, c ratelimit.Config) *ratelimit.Middleware {

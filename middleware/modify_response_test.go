@@ -55,29 +55,53 @@ func sends(pairs ...string) http.Handler {
 	})
 }
 
-// A ReverseProxy adds what the upstream sends to what is there. Clients must read
-// one set, the tighter, as of limiters in a chain.
-func TestModifyResponseMergesTheUpstreams(t *testing.T) {
+// A ReverseProxy adds what the upstream sends to what is there. Clients must read one set, the
+// tighter, as of limiters in a chain.
+func TestModifyResponse(t *testing.T) {
 	const far = "4000000000" // seconds since 1970
 	upstreamOf := func(rate int64) http.Handler { return inMemory(t, perHour("upstream", rate)).Handler(ok) }
+	usedUp := upstreamOf(1)
+	serve(usedUp, "GET /") // the proxy has another address
+	hidden := perHour("hidden", 2)
+	hidden.Hidden = true
+	quiet := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("quiet", 3)}, Headers: headers.None})
+	elsewhere := inMemory(t, perHour("elsewhere", 10, "/elsewhere"))
+	chain := []*ratelimit.Middleware{inMemory(t, perHour("outer", 10)), quiet, inMemory(t, perHour("inner", 15), hidden)}
 	for name, c := range map[string]struct {
 		upstream  http.Handler
+		limits    []*ratelimit.Middleware // in front; nil for ours
+		status    int                     // 0 for the upstream's own, which is no denial
 		remaining string
 		items     string // names in RateLimit-Policy, sorted
 	}{
-		"limited by this package, tighter":   {upstreamOf(5), "4", "ours upstream"},
-		"limited by this package, not as so": {upstreamOf(50), "9", "ours upstream"},
-		"limited by draft 11 alone":          {sends("RateLimit", `"up";r=3;t=9`, "RateLimit-Policy", `"up";q=7;w=60`), "9", "ours up"},
-		"limited by a rule of the same name": {sends("RateLimit", `"ours";r=3;t=9`, "RateLimit-Policy", `"ours";q=7;w=60`), "9", "ours"},
-		"X-RateLimit, tighter":               {sends("X-RateLimit-Limit", "7", "X-RateLimit-Remaining", "3", "X-RateLimit-Reset", far), "3", "ours"},
-		"malformed":                          {sends("X-RateLimit-Limit", "7", "X-RateLimit-Remaining", "few", "RateLimit", "limit=7", "RateLimit-Policy", "7;w=60"), "9", "ours"},
-		"two lines of each":                  {sends("RateLimit", `"a";r=3`, "RateLimit", `"b";r=2`, "RateLimit-Policy", `"a";q=7`, "RateLimit-Policy", `"b";q=7`), "9", "a b ours"},
-		"not limited":                        {ok, "9", "ours"},
+		"limited by this package, tighter":   {upstream: upstreamOf(5), remaining: "4", items: "ours upstream"},
+		"limited by this package, not as so": {upstream: upstreamOf(50), remaining: "9", items: "ours upstream"},
+		"limited by draft 11 alone":          {upstream: sends("RateLimit", `"up";r=3;t=9`, "RateLimit-Policy", `"up";q=7;w=60`), remaining: "9", items: "ours up"},
+		"limited by a rule of the same name": {upstream: sends("RateLimit", `"ours";r=3;t=9`, "RateLimit-Policy", `"ours";q=7;w=60`), remaining: "9", items: "ours"},
+		"X-RateLimit, tighter":               {upstream: sends("X-RateLimit-Limit", "7", "X-RateLimit-Remaining", "3", "X-RateLimit-Reset", far), remaining: "3", items: "ours"},
+		"malformed":                          {upstream: sends("X-RateLimit-Limit", "7", "X-RateLimit-Remaining", "few", "RateLimit", "limit=7", "RateLimit-Policy", "7;w=60"), remaining: "9", items: "ours"},
+		"two lines of each":                  {upstream: sends("RateLimit", `"a";r=3`, "RateLimit", `"b";r=2`, "RateLimit-Policy", `"a";q=7`, "RateLimit-Policy", `"b";q=7`), remaining: "9", items: "a b ours"},
+		"not limited":                        {upstream: ok, remaining: "9", items: "ours"},
+		"each of a chain says what it may":   {upstream: upstreamOf(20), limits: chain, remaining: "9", items: "inner outer upstream"},
+		"a denial keeps its Retry-After": {upstream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.RemoteAddr = "192.0.2.1:1"
+			usedUp.ServeHTTP(w, r)
+		}), status: http.StatusTooManyRequests, remaining: "0", items: "ours upstream"},
+		"a 1xx makes the proxy forget headers": {upstream: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Link", "</style.css>; rel=preload")
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(http.StatusOK)
+		}), remaining: "9", items: "ours"},
+		"no rule applied": {upstream: sends("X-RateLimit-Remaining", "3", "RateLimit", "anything", "RateLimit-Policy", "anything"), limits: []*ratelimit.Middleware{elsewhere}, remaining: "3", items: "anything"},
+		"no limiter":      {upstream: sends("X-RateLimit-Remaining", "3", "RateLimit", "anything", "RateLimit-Policy", "anything"), limits: []*ratelimit.Middleware{}, remaining: "3", items: "anything"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, header := proxied(t, c.upstream, inMemory(t, perHour("ours", 10)))
-			if got := header.Get("X-RateLimit-Remaining"); got != c.remaining {
-				t.Errorf("remaining %s, want %s", got, c.remaining)
+			if c.limits == nil {
+				c.limits = []*ratelimit.Middleware{inMemory(t, perHour("ours", 10))}
+			}
+			status, header := proxied(t, c.upstream, c.limits...)
+			if got := header.Get("X-RateLimit-Remaining"); got != c.remaining || c.status > 0 && status != c.status || (status == http.StatusTooManyRequests) != (header.Get("Retry-After") != "") {
+				t.Errorf("status %d, remaining %s, want %s; %v", status, got, c.remaining, header)
 			}
 			var items []string
 			for item := range strings.SplitSeq(header.Get("RateLimit-Policy"), ",") {
@@ -85,68 +109,10 @@ func TestModifyResponseMergesTheUpstreams(t *testing.T) {
 				items = append(items, strings.Trim(name, ` "`))
 			}
 			slices.Sort(items)
-			if got := strings.Join(items, " "); got != c.items {
-				t.Errorf("RateLimit-Policy has %q, want %q", got, c.items)
+			if got := strings.Join(items, " "); got != c.items || got == "anything" && header.Get("RateLimit") != got {
+				t.Errorf("RateLimit-Policy has %q, want %q; %v", got, c.items, header)
 			}
 		})
-	}
-}
-
-// Chained limiters in front, one of them with a hidden rule, and one that shows
-// nothing: each says what it may.
-func TestModifyResponseOfChainedMiddlewares(t *testing.T) {
-	hidden := perHour("hidden", 2)
-	hidden.Hidden = true
-	quiet := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("quiet", 3)}, Headers: headers.None})
-	_, header := proxied(t, inMemory(t, perHour("upstream", 20)).Handler(ok), inMemory(t, perHour("outer", 10)), quiet, inMemory(t, perHour("inner", 15), hidden))
-	policy := header.Get("RateLimit-Policy")
-	for name, shown := range map[string]bool{"outer": true, "inner": true, "upstream": true, "hidden": false, "quiet": false} {
-		if strings.Count(policy, `"`+name+`"`) != map[bool]int{true: 1}[shown] {
-			t.Errorf("%s: %s", name, policy)
-		}
-	}
-	if got := header.Get("X-RateLimit-Remaining"); got != "9" {
-		t.Errorf("remaining %s, want 9", got)
-	}
-}
-
-// What the upstream denies reaches the client with the upstream's own Retry-After.
-func TestModifyResponseKeepsADenial(t *testing.T) {
-	upstream := inMemory(t, perHour("upstream", 1)).Handler(ok)
-	serve(upstream, "GET /") // uses it up; the proxy has another address
-	denies := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.RemoteAddr = "192.0.2.1:1"
-		upstream.ServeHTTP(w, r)
-	})
-	status, header := proxied(t, denies, inMemory(t, perHour("ours", 10)))
-	if status != http.StatusTooManyRequests || header.Get("Retry-After") == "" || header.Get("X-RateLimit-Remaining") != "0" {
-		t.Errorf("%d %v", status, header)
-	}
-}
-
-// A 1xx response makes the proxy forget the headers that are set already.
-func TestModifyResponseAfterEarlyHints(t *testing.T) {
-	_, header := proxied(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Link", "</style.css>; rel=preload")
-		w.WriteHeader(http.StatusEarlyHints)
-		w.WriteHeader(http.StatusOK)
-	}), inMemory(t, perHour("ours", 10)))
-	if got := header.Get("X-RateLimit-Remaining"); got != "9" {
-		t.Errorf("remaining %q", got)
-	}
-}
-
-// Where no rule applied, and in a proxy that is behind no limiter, the upstream's
-// headers are left as they are.
-func TestModifyResponseWithoutALimiter(t *testing.T) {
-	upstream := sends("X-RateLimit-Remaining", "3", "RateLimit", "anything")
-	for name, limits := range map[string][]*ratelimit.Middleware{
-		"no rule applied": {inMemory(t, perHour("elsewhere", 10, "/elsewhere"))},
-		"no limiter":      nil,
-	} {
-		if _, header := proxied(t, upstream, limits...); header.Get("X-RateLimit-Remaining") != "3" || header.Get("RateLimit") != "anything" {
-			t.Errorf("%s: %v", name, header)
-		}
 	}
 	if err := ratelimit.ModifyResponse(&http.Response{Header: http.Header{}}); err != nil {
 		t.Error(err)

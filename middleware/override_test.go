@@ -105,9 +105,7 @@ func TestOverridesArriveAtOnce(t *testing.T) {
 				case 6:
 					r.Overrides = []ratelimit.Override{override(algorithms.Limit{Rate: 2, Period: time.Hour, Algorithm: algorithms.FixedWindow}, "192.0.2.1")}
 				}
-				if err := m.SetRules([]ratelimit.Rule{r}); err != nil {
-					t.Fatal(err)
-				}
+				setRules(t, m, r)
 				if got := serve(app, "GET /").Code; got != want {
 					t.Errorf("request %d: %d, want %d", i, got, want)
 				}

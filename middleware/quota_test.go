@@ -2,7 +2,6 @@ package middleware_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -107,21 +106,6 @@ func TestQuotasEndByTheClockThatCounts(t *testing.T) {
 	}
 }
 
-// peeking counts the calls of Peek and their checks.
-type peeking struct {
-	algorithms.Memory
-	calls, checks int
-}
-
-func (p *peeking) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	p.calls, p.checks = p.calls+1, p.checks+len(checks)
-	return p.Memory.Peek(ctx, checks...)
-}
-
-func (p *peeking) Take(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
-	panic("charged")
-}
-
 // One cheap request must not look at any number of counts.
 func TestQuotaHandlerAsksOnceAndAboutFew(t *testing.T) {
 	var rules []ratelimit.Rule
@@ -129,7 +113,7 @@ func TestQuotaHandlerAsksOnceAndAboutFew(t *testing.T) {
 		rules = append(rules, perHour(fmt.Sprintf("r%d", i), 5))
 	}
 	var log bytes.Buffer
-	l := new(peeking)
+	l := &hook{check: func(*algorithms.Check) { t.Error("charged") }}
 	limits := mustNew(t, ratelimit.Config{Limiter: l, Rules: rules, Logger: slog.New(slog.NewTextHandler(&log, nil))}).QuotaHandler()
 	for range 2 {
 		w := serve(limits, "GET /rate_limit")
@@ -137,8 +121,8 @@ func TestQuotaHandlerAsksOnceAndAboutFew(t *testing.T) {
 			t.Errorf("%d limits: %s", got, w.Body)
 		}
 	}
-	if l.calls != 2 || l.checks != 2*64 {
-		t.Errorf("%d calls with %d checks", l.calls, l.checks)
+	if l.peeks != 2 || l.checks != 2*64 {
+		t.Errorf("%d calls with %d checks", l.peeks, l.checks)
 	}
 	if text := `QuotaHandler shows 64 limits, and leaves out the rest of rule \"r64\" and those after it`; strings.Count(log.String(), text) != 1 {
 		t.Errorf("the log has not once %s:\n%s", text, &log)
@@ -147,19 +131,13 @@ func TestQuotaHandlerAsksOnceAndAboutFew(t *testing.T) {
 
 // What nobody has counted is not shown as used up, nor as unused.
 func TestQuotasAreNotGuessed(t *testing.T) {
+	peekless := &hook{peeked: func(*algorithms.Result) error { return errors.New("away") }}
 	for _, mode := range []failmode.Mode{failmode.Open, failmode.Closed} {
 		r := perHour("r", 5)
 		r.Fail = mode
-		m := mustNew(t, ratelimit.Config{Limiter: &peekless{}, Rules: []ratelimit.Rule{r, perHour("s", 5)}})
+		m := mustNew(t, ratelimit.Config{Limiter: peekless, Rules: []ratelimit.Rule{r, perHour("s", 5)}})
 		if w := serve(m.QuotaHandler(), "GET /rate_limit"); w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "remaining") {
 			t.Errorf("%v: %d %s", mode, w.Code, w.Body)
 		}
 	}
-}
-
-// A peekless limiter cannot be reached to peek.
-type peekless struct{ algorithms.Memory }
-
-func (*peekless) Peek(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
-	return algorithms.Decision{}, errors.New("away")
 }

@@ -55,10 +55,8 @@ func TestGuessingTokensIsLimited(t *testing.T) {
 				t.Errorf("%v", codes)
 			}
 			// Somebody who is let in has used none of the user's limit.
-			r := httptest.NewRequest(http.MethodGet, "/", nil)
-			r.RemoteAddr = "203.0.113.9:1"
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, "alice")))
+			r := from("203.0.113.9", request("GET /"))
+			w := do(h, r.WithContext(context.WithValue(r.Context(), userKey{}, "alice")))
 			if w.Code != http.StatusNoContent || w.Header().Get("X-RateLimit-Remaining") != "19" {
 				t.Errorf("alice: %d %v", w.Code, w.Header())
 			}

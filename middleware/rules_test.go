@@ -62,9 +62,7 @@ func TestRulesAreACopy(t *testing.T) {
 	if err := m.SetRules(nil); err == nil || m.Rules()[0].Name != "full" {
 		t.Errorf("%v, and then %v", err, m.Rules())
 	}
-	if err := m.SetRules([]ratelimit.Rule{perHour("a", 1), perHour("b", 2)}); err != nil {
-		t.Fatal(err)
-	}
+	setRules(t, m, perHour("a", 1), perHour("b", 2))
 	if got := m.Rules(); len(got) != 2 || got[0].Name != "a" || got[1].Name != "b" || got[1].Limit.Rate != 2 {
 		t.Errorf("%+v", got)
 	}
@@ -108,9 +106,7 @@ func TestRulesThatFailAreLoggedOnceAndCounted(t *testing.T) {
 		want("refused by SetRules", float64(4+i), 1, 3)
 	}
 
-	if err := m.SetRules([]ratelimit.Rule{perHour("r", 2)}); err != nil {
-		t.Fatal(err)
-	}
+	setRules(t, m, perHour("r", 2))
 	generation++
 	want("replaced", 5, 0, 3)
 	m.RulesFailed(errors.New("rules.yaml: gone"))

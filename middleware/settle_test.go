@@ -71,9 +71,9 @@ func within(t testing.TB, m *ratelimit.Middleware, settle func(context.Context, 
 // A spy counts the calls of a limiter, and fails to settle some rules.
 type spy struct {
 	algorithms.Limiter
-	takes, settles atomic.Int64
-	fails          string // the rule that it cannot settle
-	mute           bool   // it settles nothing, and says nothing
+	takes, settles, peeks atomic.Int64
+	fails                 string // the rule that it cannot settle
+	mute                  bool   // it settles nothing, and says nothing
 }
 
 func (l *spy) Unwrap() algorithms.Limiter { return l.Limiter }
@@ -81,6 +81,11 @@ func (l *spy) Unwrap() algorithms.Limiter { return l.Limiter }
 func (l *spy) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
 	l.takes.Add(1)
 	return l.Limiter.Take(ctx, checks...)
+}
+
+func (l *spy) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	l.peeks.Add(1)
+	return l.Limiter.Peek(ctx, checks...)
 }
 
 func (l *spy) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {

@@ -48,8 +48,7 @@ func TestImpatientRequestsStarveNoQueue(t *testing.T) {
 							if c.deadline > 0 {
 								ctx, cancel = context.WithTimeout(t.Context(), c.deadline)
 							}
-							w := httptest.NewRecorder()
-							h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+							w := do(h, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
 							cancel()
 							if w.Code == http.StatusTooManyRequests {
 								time.Sleep(20 * time.Millisecond)
@@ -135,8 +134,7 @@ func TestALimiterThatIgnoresMaxDelay(t *testing.T) {
 		h := m.Handler(ok)
 		for i, want := range []int{http.StatusNoContent, http.StatusTooManyRequests, http.StatusTooManyRequests} {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+			w := do(h, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
 			cancel()
 			if w.Code != want || want == http.StatusTooManyRequests && w.Header().Get("Retry-After") != "1" {
 				t.Errorf("request %d: %d %v", i, w.Code, w.Header())

@@ -37,15 +37,6 @@ func checked(t testing.TB, m *ratelimit.Middleware, r *http.Request) map[string]
 	return checks
 }
 
-func request(line string, header ...string) *http.Request {
-	method, target, _ := strings.Cut(line, " ")
-	r := httptest.NewRequest(method, target, nil)
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	return r
-}
-
 func byHeader(r *http.Request) string { return r.Header.Get("Tier") }
 
 func TestTiers(t *testing.T) {
@@ -218,8 +209,7 @@ func TestTiersMayWait(t *testing.T) {
 	serveWithin := func(d time.Duration) int {
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, request("GET /", "Tier", "slow").WithContext(ctx))
+		w := do(h, request("GET /", "Tier", "slow").WithContext(ctx))
 		return w.Code
 	}
 	if one, two := serveWithin(time.Minute), serveWithin(time.Minute); one != http.StatusNoContent || two != http.StatusTooManyRequests {

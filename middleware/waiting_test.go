@@ -83,15 +83,11 @@ func TestWaitingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := queueOf(t, 100, 6)
 		h := m.Handler(ok)
-		crowd := func(from string, n int) map[int]int {
+		crowd := func(address string, n int) map[int]int {
 			codes := make(chan int, n)
 			for range n {
 				go func() {
-					r := httptest.NewRequest(http.MethodGet, "/", nil)
-					r.RemoteAddr = from + ":1"
-					w := httptest.NewRecorder()
-					h.ServeHTTP(w, r)
-					codes <- w.Code
+					codes <- do(h, from(address, request("GET /"))).Code
 				}()
 				synctest.Wait() // until it is decided, it has a place, also if it need not wait
 			}
@@ -145,8 +141,7 @@ func TestARequestThatIsNotServedIsNoSuccess(t *testing.T) {
 		// The server ends, say; the client is still there.
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(100*time.Millisecond, cancel)
-		w := httptest.NewRecorder()
-		m.Handler(ok).ServeHTTP(w, r.WithContext(ctx))
+		w := do(m.Handler(ok), r.WithContext(ctx))
 		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("status %d, %v", w.Code, w.Header())
 		}

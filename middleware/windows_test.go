@@ -305,9 +305,7 @@ func TestDenialsByWindow(t *testing.T) {
 		requests("GET /day", 1, 1, 2, 2, 0) // begins a ban
 		requests("GET /day", 1, 1, 2, 2, 0)
 		rule.Shadow = true
-		if err := m.SetRules([]ratelimit.Rule{rule, plain}); err != nil {
-			t.Fatal(err)
-		}
+		setRules(t, m, rule, plain)
 		requests("GET /", 1, 1, 2, 2, 1)
 	})
 }
