@@ -43,7 +43,7 @@ func (f *inFlight) begin(st store, b *monitor.Monitor, work *background.Group, l
 			logger.Warn("ratelimit: this process stood still for longer than the lease of its requests in flight; others may have been admitted in their place", "for", by)
 		})
 	}
-	b.Closing = f.Tell
+	b.Back = f.Tell
 }
 
 // holds reports whether a check is of a request under way of which the store is told.

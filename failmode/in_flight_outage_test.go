@@ -447,6 +447,28 @@ func TestInFlightAfterAStall(t *testing.T) {
 	waitFor(t, func() bool { return inFlightIn(t, srv.Client(t), hashOfK) == 0 })
 }
 
+// A failover to a replica that lacks what runs opens no circuit. Processes that notice it tell
+// the new server at once; others within a third of a lease, as after FLUSHALL.
+func TestInFlightAfterAFailover(t *testing.T) {
+	t.Parallel()
+	before, after := redistest.Start(t), redistest.Start(t)
+	proxy := redistest.StartProxy(t, before.Addr)
+	g := guardOn(t, before, proxy.Addr)
+	check := atOnce(9, "k")
+	check.Limit.Period = time.Hour
+	takeN(t, g, 3, check)
+	proxy.MoveTo(after.Addr)
+	proxy.StallReplies()
+	var asks sync.WaitGroup
+	asks.Go(func() { _, _ = g.Take(context.Background(), atOnce(9, "else")) })
+	old, replica := before.Client(t), after.Client(t)
+	waitFor(t, func() bool { return old.Exists(t.Context(), "shop:{else}:r:if2:15s").Val() > 0 })
+	proxy.Cut()
+	proxy.Resume(t)
+	asks.Wait()
+	waitFor(t, func() bool { return inFlightIn(t, replica, "shop:{k}:r:if2:1h") == 3 })
+}
+
 // A Reset deletes the count, and Close frees it; who runs is told again and released all the same.
 func TestInFlightBesideAnOperator(t *testing.T) {
 	t.Parallel()

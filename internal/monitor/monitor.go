@@ -54,9 +54,10 @@ type Store interface {
 // A Monitor has a circuit for each shard of a store. It runs a goroutine for each
 // circuit that is open or suspected; End ends them.
 type Monitor struct {
-	// Closing, if there is one, is called when a shard is back: before its circuit closes
-	// with all, and afterwards without. It is set before the first circuit.
-	Closing func(shard int, all bool)
+	// Back, if there is one, is called when a shard is back: before its circuit closes with
+	// all, and afterwards without; and with all when another server may have taken its place
+	// and no circuit has opened. It is set before the first circuit.
+	Back func(shard int, all bool)
 
 	store      Store
 	work       *background.Group

@@ -140,6 +140,12 @@ func TestVerdicts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &fake{kept: c.kept, fresh: c.fresh, probe: c.probe, takes: 10 * time.Millisecond}
 			watching(t, s, func(t *testing.T, m *Monitor, _ *strings.Builder) {
+				var told atomic.Int64
+				m.Back = func(_ int, all bool) {
+					if all {
+						told.Add(1)
+					}
+				}
 				for i := range c.times {
 					_ = m.report(fmt.Sprint(i), c.met)
 				}
@@ -152,6 +158,9 @@ func TestVerdicts(t *testing.T) {
 				if got := m.Circuit(0).IsOpen(); got != c.open || s.asked.Load() != c.asked || s.anew.Load() != c.anew || s.redials.Load() != c.redials || s.drops.Load() > 0 != c.open {
 					t.Errorf("open %v, asked %d times, %d anew, %d redials; want %v, %d, %d, %d",
 						got, s.asked.Load(), s.anew.Load(), s.redials.Load(), c.open, c.asked, c.anew, c.redials)
+				}
+				if moved := c.anew > 0 && c.fresh == nil; told.Load() == 1 != moved {
+					t.Errorf("told %d times what runs, where another server may have come is %v", told.Load(), moved)
 				}
 				if within := time.Duration(s.within.Load()); kindOf(c.kept) == late && c.anew > 0 && (within == 0 || within > budget*2/5) {
 					t.Errorf("after a silent one, a new connection has %s", within)

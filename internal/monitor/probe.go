@@ -45,13 +45,26 @@ func (m *Monitor) check(c *Circuit, because error) {
 		m.calls.count(begun, nil, err)
 		err = fmt.Errorf("failmode: probe: %w; before it, a decision: %s", err, because.Error())
 	}
-	if now := time.Now(); !c.judge(err, now) {
+	now := time.Now()
+	if !c.judge(err, now) {
 		m.trip(c)
-	} else if transport.Answered(because) {
+		return
+	}
+	answered := transport.Answered(because)
+	if answered {
 		m.logUnexpected(m.ctx, because)
-		if err == nil && !gone && (anew || c.asksAnew(now) && m.askAnew(c.shard, because) == nil) {
-			m.redial(c)
-		}
+	}
+	if err != nil || gone {
+		return
+	}
+	if answered && !anew {
+		anew = c.asksAnew(now) && m.askAnew(c.shard, because) == nil
+	}
+	if answered && anew {
+		m.redial(c)
+	}
+	if anew { // on another server, perhaps, which may have missed what the old one counted
+		m.tell(c, true)
 	}
 }
 
@@ -120,12 +133,11 @@ func (m *Monitor) trip(c *Circuit) {
 	}
 }
 
-// tell tells a shard that is back what was not sent meanwhile: before its circuit closes
-// all that runs, and afterwards what has begun since.
+// tell tells a shard that is back all that runs, or only what has begun since.
 func (m *Monitor) tell(c *Circuit, all bool) {
-	if m.Closing != nil {
+	if m.Back != nil {
 		_ = m.safely(func() error {
-			m.Closing(c.shard, all)
+			m.Back(c.shard, all)
 			return nil
 		})
 	}
