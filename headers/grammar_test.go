@@ -27,9 +27,9 @@ var (
 	aCount    = regexp.MustCompile(`^(?:-0+|[0-9]{1,15})$`)
 )
 
-// byGrammar reads the items of a RateLimit field. It returns false if a client has to
-// ignore the field.
-func byGrammar(line string) (items []listed, ok bool) {
+// byGrammar reads the items of a field, with the names of two parameters. It returns false if
+// a client has to ignore the field.
+func byGrammar(line, units, seconds string) (items []listed, ok bool) {
 	if !grammar.MatchString(line) {
 		return nil, false
 	}
@@ -44,9 +44,9 @@ func byGrammar(line string) (items []listed, ok bool) {
 			}
 			values[p[1]] = p[2] // of two, the last
 		}
-		for name, n := range map[string]*int64{"r": &item.units, "t": &item.seconds} {
+		for name, n := range map[string]*int64{units: &item.units, seconds: &item.seconds} {
 			text, there := values[name]
-			if there && !aCount.MatchString(text) || name == "r" && !there {
+			if there && !aCount.MatchString(text) || name == units && !there {
 				return nil, false
 			}
 			if there {

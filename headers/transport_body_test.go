@@ -156,21 +156,6 @@ func TestTransportStalledDenial(t *testing.T) {
 	}
 }
 
-func TestTransportContextEndsAStalledDenial(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(2*time.Second, cancel)
-		denial := answer(429, "Retry-After: 5")
-		denial.Body = &stalled{closed: make(chan struct{})}
-		s := play(denial)
-		resp, err := do(s.exact(), get(t).WithContext(ctx))
-		if resp.Response != nil || !errors.Is(err, context.Canceled) || time.Since(s.began) != 2*time.Second {
-			t.Errorf("got %v, %v after %v", resp, err, time.Since(s.began))
-		}
-		s.want(t, 0)
-	})
-}
-
 // The same over a connection of net/http, in which Close and Read meet.
 func TestTransportStalledConnection(t *testing.T) {
 	for name, denial := range map[string]string{
