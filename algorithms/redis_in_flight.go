@@ -11,7 +11,7 @@ import (
 )
 
 // KeyOf is the Redis key that counts a check.
-func (s store) KeyOf(c *Check) string { return s.key(c, c.Limit.row()) }
+func (s store) KeyOf(c Check) string { return s.key(&c, c.Limit.row()) }
 
 // Tell tells Redis what runs, in one call or, where keys are sharded, in one for each key. It
 // returns what failed.

@@ -27,20 +27,19 @@ func (r *Redis) Store() store {
 	return store{r, t}
 }
 
-// Shard is the part of the store that counts a check and can fail on its own:
+// Shard is the part of the store that counts a key and can fail on its own:
 // on a Redis Cluster the number of the master that has its slot, on a Ring that
 // of the shard, as far as the client knows; 0 otherwise. It is safe for
 // concurrent use and does not wait.
-func (s store) Shard(c *Check) int {
+func (s store) Shard(key string) int {
 	if !s.KnowsServers() {
 		return 0
 	}
-	tag := c.Key
-	if len(tag) > maxPart || !plain(tag) {
+	if len(key) > maxPart || !plain(key) {
 		var room [maxPart]byte
-		tag = string(appendPart(room[:0], tag))
+		key = string(appendPart(room[:0], key))
 	}
-	return s.ShardOf(tag)
+	return s.ShardOf(key)
 }
 
 const (

@@ -114,7 +114,7 @@ func TestRedisValidate(t *testing.T) {
 func TestRedisProbe(t *testing.T) {
 	srv := redistest.Start(t)
 	r := &Redis{Client: srv.Client(t), Namespace: "test"}
-	if n := storeOf(r).Shard(&Check{Key: "k"}); n != 0 || storeOf(r).Names(n)[0] != srv.Addr {
+	if n := storeOf(r).Shard("k"); n != 0 || storeOf(r).Names(n)[0] != srv.Addr {
 		t.Errorf("shard %d, %q", n, storeOf(r).Names(n))
 	}
 	if err := storeOf(r).Probe(t.Context(), 0); err != nil {
@@ -227,7 +227,7 @@ func TestRedisCluster(t *testing.T) {
 		if err := storeOf(r).Probe(t.Context(), 0); err != nil {
 			t.Error(err)
 		}
-		if storeOf(r).Shard(&Check{Key: "k"}) == 0 {
+		if storeOf(r).Shard("k") == 0 {
 			t.Error("no node is known")
 		}
 	})
@@ -235,7 +235,7 @@ func TestRedisCluster(t *testing.T) {
 	t.Run("knows the node of each check, and probes it", func(t *testing.T) {
 		r := &Redis{Client: client, Namespace: "probe", Budget: roomy}
 		check := func(i int) Check { return Check{Rule: "r", Key: fmt.Sprint(i), Limit: perDay(1)} }
-		if n := storeOf(r).Shard(new(check(0))); n != 0 {
+		if n := storeOf(r).Shard(check(0).Key); n != 0 {
 			t.Errorf("shard %d before anything was asked", n)
 		}
 		if err := storeOf(r).Probe(t.Context(), 0); err != nil {
@@ -250,7 +250,7 @@ func TestRedisCluster(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n, want := storeOf(r).Shard(&c), cluster.Owner(t, int(slot)).Addr; n < 1 || n > 3 || storeOf(r).Names(n)[0] != want {
+			if n, want := storeOf(r).Shard(c.Key), cluster.Owner(t, int(slot)).Addr; n < 1 || n > 3 || storeOf(r).Names(n)[0] != want {
 				t.Errorf("%.20q: shard %d is %q, want %s", c.Key, n, storeOf(r).Names(n), want)
 			}
 		}
@@ -297,7 +297,7 @@ func TestRedisRing(t *testing.T) {
 	// Each shard fails on its own.
 	var met []string
 	for i := range 20 {
-		if name := storeOf(r).Names(storeOf(r).Shard(&Check{Key: fmt.Sprint(i)}))[0]; !slices.Contains(met, name) {
+		if name := storeOf(r).Names(storeOf(r).Shard(fmt.Sprint(i)))[0]; !slices.Contains(met, name) {
 			met = append(met, name)
 		}
 	}

@@ -158,7 +158,7 @@ func testSettlingWhereAShardIsAway(t *testing.T, cluster *redistest.Cluster) {
 				break
 			}
 		}
-		if shard := storeOf(r).Shard(&c); !shards[shard] {
+		if shard := storeOf(r).Shard(c.Key); !shards[shard] {
 			shards[shard] = true
 			checks = append(checks, c)
 		}
@@ -177,7 +177,7 @@ func testSettlingWhereAShardIsAway(t *testing.T, cluster *redistest.Cluster) {
 	want := left()
 	d := Decision{Results: mustTake(t, r, checks...)}
 
-	away := slices.Index(cluster.Addrs, storeOf(r).Names(storeOf(r).Shard(&checks[1]))[0])
+	away := slices.Index(cluster.Addrs, storeOf(r).Names(storeOf(r).Shard(checks[1].Key))[0])
 	cluster.Masters[away].Pause(t)
 	if err := Refund(t.Context(), r, d); !errors.Is(err, context.DeadlineExceeded) || d.Results[0].Charged != 0 || d.Results[2].Charged != 0 {
 		t.Errorf("%+v, %v", d, err)

@@ -3,96 +3,104 @@ package failmode
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/inflight"
 	"github.com/seed75154129/ratelimit/internal/monitor"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// route sends the checks whose circuit is not open to the store, and decides the
-// others here. It decides the others first: if they deny the request, nothing is sent.
-func (g *Guard) route(ctx context.Context, charge bool, checks []algorithms.Check) (algorithms.Decision, error) {
-	// Each circuit is looked up once, because a check's shard may change meanwhile.
-	var few [4]*monitor.Circuit
-	var fewOf [4]int
-	circuits, rest := few[:0], fewOf[:0]
-	var refused []int
+// decide says who decides each check: a copy of its count, which only admits; its fail mode, if
+// its circuit is open; or the store. What the store leaves undecided is decided here. If a fail
+// mode denies the request, nothing is sent. If anything denies it, what other checks were
+// charged is given back.
+func (g *Guard) decide(ctx context.Context, charge bool, checks []algorithms.Check) (d algorithms.Decision, err error) {
+	var few [4]int
+	var fewCircuits [4]*monitor.Circuit
+	sent, circuits := few[:0], fewCircuits[:0] // each is looked up once: a key's shard may change meanwhile
+	var refused, lost []int
+	var results []algorithms.Result // nil while the store decides all
+	var tickets []inflight.Ticket
+	if charge {
+		tickets = g.inFlight.ask(checks)
+	}
+	defer func() {
+		if !d.Allowed { // or a check is invalid, or the limiter has panicked
+			g.giveBack(ctx, results)
+		}
+		g.inFlight.answered(tickets, d.Allowed, d.Results)
+	}()
 	for i := range checks {
-		c := g.monitor.Circuit(g.store.Shard(&checks[i]))
-		if circuits = append(circuits, c); c.IsOpen() {
-			refused = append(refused, i)
-		} else {
-			rest = append(rest, i)
-		}
-	}
-	if len(refused) == 0 {
-		return g.send(ctx, charge, checks, circuits)
-	}
-	here, err := g.decideFallback(ctx, charge, undecided(pick(checks, refused), ErrOpen))
-	if err != nil || len(rest) == 0 {
-		return here, err
-	}
-	d := algorithms.Decision{Results: undecided(checks, nil)}
-	if here.Allowed || !charge { // a Peek tells what the store counts even if the request would be denied
-		returned := false
-		defer func() {
-			if !returned { // the limiter has panicked
-				g.refundLocal(ctx, here)
+		c := &checks[i]
+		if charge && c.Sync > 0 && algorithms.Validate(checks...) == nil {
+			if results = begin(results, checks); g.synced.Take(c, int64(g.instances()), &results[i]) {
+				continue
 			}
-		}()
-		there, err := g.send(ctx, charge, pick(checks, rest), pick(circuits, rest))
-		if returned = true; err != nil || !there.Allowed {
-			g.refundLocal(ctx, here)
 		}
-		if err != nil {
-			return algorithms.Decision{}, err
+		if by := g.monitor.Circuit(g.store.Shard(c.Key)); !by.IsOpen() {
+			sent, circuits = append(sent, i), append(circuits, by)
+			continue
 		}
-		d.Allowed = here.Allowed && there.Allowed
-		setAt(d.Results, rest, there.Results)
+		results = begin(results, checks)
+		results[i].Err, refused = ErrOpen, append(refused, i)
 	}
-	setAt(d.Results, refused, here.Results)
-	return d, nil
-}
 
-// send has the store decide checks and, if charge, charge them. It decides here what
-// the store did not.
-func (g *Guard) send(ctx context.Context, charge bool, checks []algorithms.Check, circuits []*monitor.Circuit) (algorithms.Decision, error) {
-	d, results, err := g.call(ctx, charge, checks, circuits)
+	allowed, err := g.decideHere(ctx, charge, results, refused)
 	if err != nil {
 		return algorithms.Decision{}, err
 	}
-	var lost []int
-	denied := false
-	for i := range results {
-		if results[i].Err != nil {
-			lost = append(lost, i)
+	if charge && !allowed || len(sent) == 0 && len(checks) > 0 { // a Peek tells what the store counts, too
+		return algorithms.Decision{Allowed: allowed, Results: results}, nil
+	}
+
+	asked := pick(checks, sent) // which the limiter may keep; the checks stay on the caller's stack
+	if tickets != nil {
+		for j, i := range sent {
+			asked[j].InFlight = tickets[i].Told
+		}
+	}
+	there, err := g.call(ctx, charge, asked, circuits)
+	if err != nil {
+		return algorithms.Decision{}, err
+	}
+	if results == nil {
+		results = there.Results
+	} else {
+		setAt(results, sent, there.Results)
+	}
+
+	fits := true
+	for _, i := range sent {
+		if r := &results[i]; r.Err == nil {
+			fits = fits && !r.Denies()
 		} else {
-			denied = denied || results[i].Denies()
+			g.inFlight.lost(r)
+			lost = append(lost, i)
 		}
 	}
 	if len(lost) == 0 {
-		if !d.Allowed {
-			g.refundStore(ctx, results) // charges that the store had no time to refund
-		}
-		return d, nil
+		fits = there.Allowed
 	}
-	g.inFlight.lost(results)
-	here, err := g.decideFallback(ctx, charge && !denied, pick(results, lost))
+	here, err := g.decideHere(ctx, charge && fits, results, lost)
 	if err != nil {
 		return algorithms.Decision{}, err
 	}
-	setAt(results, lost, here.Results)
-	d = algorithms.Decision{Allowed: here.Allowed && !denied, Results: results}
-	if !d.Allowed {
-		g.refundStore(ctx, results)
+	return algorithms.Decision{Allowed: allowed && fits && here, Results: results}, nil
+}
+
+// begin returns results of these checks, made if they are nil.
+func begin(results []algorithms.Result, checks []algorithms.Check) []algorithms.Result {
+	if results == nil {
+		return undecided(checks, nil)
 	}
-	return d, nil
+	return results
 }
 
 // call has the store decide checks, and tells the breaker. An error is the caller's mistake,
-// not a failure of the store.
-func (g *Guard) call(ctx context.Context, charge bool, checks []algorithms.Check, circuits []*monitor.Circuit) (d algorithms.Decision, results []algorithms.Result, err error) {
+// not a failure of the store: that is in the results.
+func (g *Guard) call(ctx context.Context, charge bool, checks []algorithms.Check, circuits []*monitor.Circuit) (d algorithms.Decision, err error) {
 	begun := time.Now()
 	within, cancel := g.store.Within(ctx)
 	defer cancel()
@@ -102,11 +110,11 @@ func (g *Guard) call(ctx context.Context, charge bool, checks []algorithms.Check
 		d, err = g.Limiter.Peek(within, checks...)
 	}
 	if errors.Is(err, algorithms.ErrInvalidCheck) || !charge && errors.Is(err, errors.ErrUnsupported) {
-		return d, nil, err
+		return algorithms.Decision{}, err
 	}
-	results, err = resultsOf(d, err, checks)
-	g.monitor.Report(ctx, begun, circuits, results, err)
-	return d, results, nil
+	d.Results, err = resultsOf(d, err, checks)
+	g.monitor.Report(ctx, begun, circuits, d.Results, err)
+	return d, nil
 }
 
 // askStore decides checks that the store counts or nobody does: an error in place of an answer
@@ -114,16 +122,16 @@ func (g *Guard) call(ctx context.Context, charge bool, checks []algorithms.Check
 func (g *Guard) askStore(ctx context.Context, charge bool, checks []algorithms.Check) (algorithms.Decision, error) {
 	circuits := make([]*monitor.Circuit, len(checks))
 	for i := range checks {
-		if circuits[i] = g.monitor.Circuit(g.store.Shard(&checks[i])); circuits[i].IsOpen() {
+		if circuits[i] = g.monitor.Circuit(g.store.Shard(checks[i].Key)); circuits[i].IsOpen() {
 			return algorithms.Decision{}, ErrOpen
 		}
 	}
-	d, results, err := g.call(ctx, charge, checks, circuits)
-	for i := range results {
-		err = errors.Join(err, results[i].Err)
+	d, err := g.call(ctx, charge, slices.Clone(checks), circuits)
+	for i := range d.Results {
+		err = errors.Join(err, d.Results[i].Err)
 	}
 	if err != nil || !d.Allowed {
-		g.refundStore(ctx, results)
+		g.giveBack(ctx, d.Results)
 	}
 	return d, err
 }
@@ -132,17 +140,20 @@ func (g *Guard) askStore(ctx context.Context, charge bool, checks []algorithms.C
 // back is unknown, so clients are asked to try again soon.
 const retryClosed = time.Second
 
-// decideFallback decides results with an Err, which the store did not decide. In an
+// decideHere decides the results at these places, which have an Err: the store did not. In an
 // outage, each check follows its mode. Otherwise it is counted and, if charge, charged
 // locally in every mode: a client that keeps this process busy must neither pass the
 // rules that fail open nor close the others for all clients. A key that the store last
 // denied stays denied in every mode until a request fits.
-func (g *Guard) decideFallback(ctx context.Context, charge bool, results []algorithms.Result) (algorithms.Decision, error) {
-	g.logFallback(results[0].Err)
-	d := algorithms.Decision{Allowed: true, Results: results}
+func (g *Guard) decideHere(ctx context.Context, charge bool, results []algorithms.Result, at []int) (allowed bool, err error) {
+	if len(at) == 0 {
+		return true, nil
+	}
+	g.logFallback(results[at[0]].Err)
+	allowed = true
 	var counted []int
 	var checks []algorithms.Check
-	for i := range results {
+	for _, i := range at {
 		r := &results[i]
 		denial, known := g.knownDenial(&r.Check)
 		switch {
@@ -156,22 +167,21 @@ func (g *Guard) decideFallback(ctx context.Context, charge bool, results []algor
 		default:
 			r.Source, r.RetryAfter = algorithms.SourceFailClosed, retryClosed
 		}
-		d.Allowed = d.Allowed && !r.Denies()
+		allowed = allowed && !r.Denies()
 	}
 	take := g.local.Peek
-	if charge && d.Allowed {
+	if charge && allowed {
 		take = g.local.Take
 	}
 	local, err := take(ctx, checks...)
 	if err != nil {
-		return algorithms.Decision{}, err
+		return false, err
 	}
-	d.Allowed = d.Allowed && local.Allowed
 	for j := range local.Results {
 		local.Results[j].Source = algorithms.SourceFallback
 	}
 	setAt(results, counted, local.Results)
-	return d, nil
+	return allowed && local.Allowed, nil
 }
 
 // knownDenial returns the store's last denial of a check, until the check would have fit: a

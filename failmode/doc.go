@@ -22,8 +22,8 @@ package failmode
 //
 // A Guard decides in this order. What an earlier step decides, a later one does not see.
 //
-//  1. Copies of hot keys, which only admit (package synced).
-//  2. Known denials: keys that the store last denied (package denials).
+//  1. Known denials: keys that the store last denied (package denials).
+//  2. Copies of hot keys, which only admit (package synced).
 //  3. Checks whose circuit is open, by their fail modes (package monitor). If one denies,
 //     nothing is sent.
 //  4. The store, for all other checks.

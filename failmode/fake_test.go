@@ -175,7 +175,7 @@ type neverOpen struct {
 	next *atomic.Int64
 }
 
-func (s neverOpen) Shard(*algorithms.Check) int { return int(s.next.Add(1)) }
+func (s neverOpen) Shard(string) int { return int(s.next.Add(1)) }
 
 func check(rule string, rate int64, fail Mode) algorithms.Check {
 	return algorithms.Check{Rule: rule, Key: "k", Limit: algorithms.PerHour(rate), Cost: 1, Fail: fail}
@@ -232,9 +232,9 @@ type nodes struct {
 	late [4]time.Duration
 }
 
-func (n *nodes) Shard(c *algorithms.Check) int {
+func (n *nodes) Shard(key string) int {
 	var shard int
-	_, _ = fmt.Sscan(c.Key, &shard)
+	_, _ = fmt.Sscan(key, &shard)
 	if shard == 0 {
 		return int(n.moved.Load())
 	}
@@ -269,7 +269,7 @@ func (n *nodes) behave(shard int) error {
 func (n *nodes) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
 	d := algorithms.Decision{Allowed: true}
 	for _, c := range checks {
-		shard := n.Shard(&c)
+		shard := n.Shard(c.Key)
 		n.asked[shard].Add(1)
 		r := algorithms.Result{Check: c, Source: algorithms.SourceRedis, Err: cmp.Or(n.behave(shard), n.key)}
 		if r.Err == nil {

@@ -186,5 +186,5 @@ func (g *Guard) instances() int {
 
 // refuses reports whether the circuit of a check's server is open.
 func (g *Guard) refuses(c *algorithms.Check) bool {
-	return g.monitor.Circuit(g.store.Shard(c)).IsOpen()
+	return g.monitor.Circuit(g.store.Shard(c.Key)).IsOpen()
 }

@@ -1,9 +1,7 @@
 package failmode
 
 import (
-	"context"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -19,7 +17,7 @@ import (
 // charges.
 type holding interface {
 	inflight.Store
-	KeyOf(c *algorithms.Check) string
+	KeyOf(c algorithms.Check) string
 }
 
 // inFlight is what runs in this process of which the store counts how much is under way.
@@ -51,71 +49,55 @@ func (f *inFlight) holds(c *algorithms.Check) bool {
 	return f.store != nil && c.Limit.Algorithm == algorithms.InFlight
 }
 
-// takeHeld decides a request, and holds its places in flight.
-func (g *Guard) takeHeld(ctx context.Context, checks []algorithms.Check) (d algorithms.Decision, err error) {
-	f := &g.inFlight
-	if !slices.ContainsFunc(checks, func(c algorithms.Check) bool { return f.holds(&c) }) {
-		return g.recall(ctx, checks, nil)
-	}
-	if d, full := g.fullHere(checks); full {
-		return d, nil
-	}
-	told := slices.Clone(checks) // the checks themselves stay on the caller's stack
-	tickets := make([]inflight.Ticket, len(told))
-	for i := range told {
-		if c := &told[i]; f.holds(c) {
-			tickets[i] = f.Ask(f.store.KeyOf(c), c.Limit.Period)
-			c.InFlight = tickets[i].Told
+// ask returns a ticket for each check, or nil if none is of a request under way.
+func (f *inFlight) ask(checks []algorithms.Check) (tickets []inflight.Ticket) {
+	for i := range checks {
+		c := &checks[i]
+		if !f.holds(c) {
+			continue
 		}
-	}
-	returned := false
-	defer func() {
-		for i := range tickets {
-			switch {
-			case !returned: // the limiter has panicked
-				f.Answered(tickets[i], inflight.Unknown, false)
-			case err != nil:
-				f.Answered(tickets[i], inflight.Denied, false)
-			default:
-				f.answered(tickets[i], &d.Results[i], d.Allowed)
-			}
+		if tickets == nil {
+			tickets = make([]inflight.Ticket, len(checks))
 		}
-	}()
-	d, err = g.recall(ctx, told, told)
-	returned = true
-	return d, err
+		tickets[i] = f.Ask(f.store.KeyOf(*c), c.Limit.Period)
+	}
+	return tickets
 }
 
 // unheard is in place of what a check tells, if the store may have charged what does not run.
 var unheard = new(string)
 
-// lost notes of results that the store did not decide whether it may have charged them.
-func (f *inFlight) lost(results []algorithms.Result) {
-	for i := range results {
-		if r := &results[i]; r.Err != nil && f.holds(&r.Check) && !transport.NotExecuted(r.Err) {
-			r.Check.InFlight = unheard
-		}
+// lost notes of a result that the store did not decide whether it may have charged it.
+func (f *inFlight) lost(r *algorithms.Result) {
+	if f.holds(&r.Check) && !transport.NotExecuted(r.Err) {
+		r.Check.InFlight = unheard
 	}
 }
 
-// answered holds what an admitted request has.
-func (f *inFlight) answered(t inflight.Ticket, r *algorithms.Result, allowed bool) {
-	if !f.holds(&r.Check) {
-		return
-	}
-	a := inflight.Denied
-	switch {
-	case r.Check.InFlight == unheard:
-		a = inflight.Unknown
-	case ofStore(r) && r.Charged > 0:
-		a = inflight.Granted
-	}
-	r.Check.InFlight = nil
-	if allowed && r.Source == algorithms.SourceFailOpen { // nobody counts it, until the store is back
-		r.Charged = 1
-	}
-	if id := f.Answered(t, a, allowed && r.Charged > 0); id != 0 {
-		r.Trace.Charge.At = id
+// answered holds what an admitted request has. Without results, it is unknown what the store
+// has charged.
+func (f *inFlight) answered(tickets []inflight.Ticket, allowed bool, results []algorithms.Result) {
+	for i, t := range tickets {
+		if results == nil {
+			f.Answered(t, inflight.Unknown, false)
+			continue
+		}
+		r, a := &results[i], inflight.Denied
+		switch {
+		case !f.holds(&r.Check):
+			continue
+		case r.Check.InFlight == unheard:
+			a = inflight.Unknown
+		case ofStore(r) && r.Charged > 0:
+			a = inflight.Granted
+		}
+		r.Check.InFlight = nil
+		if allowed && r.Source == algorithms.SourceFailOpen { // nobody counts it, until the store is back
+			r.Charged = 1
+		}
+		if id := f.Answered(t, a, allowed && r.Charged > 0); id != 0 {
+			r.Trace.Charge.At = id
+		}
 	}
 }
 
@@ -125,17 +107,14 @@ func (g *Guard) fullHere(checks []algorithms.Check) (d algorithms.Decision, full
 	for i := range checks {
 		c := &checks[i]
 		var n [1]memory.Count
-		if c.Shadow || c.Limit.Algorithm != algorithms.InFlight || !c.Count(&n[0]) {
+		if c.Shadow || !g.inFlight.holds(c) || !c.Count(&n[0]) {
 			continue
 		}
 		if g.local.Store().Decide(false, n[:]); n[0].Room {
 			continue
 		}
 		if !full {
-			d.Results, full = make([]algorithms.Result, len(checks)), true
-			for j := range checks {
-				d.Results[j].Check = checks[j]
-			}
+			d.Results, full = undecided(checks, nil), true
 		}
 		r := &d.Results[i]
 		r.Source, r.HasRoom, r.At = algorithms.SourceDenyCache, false, time.Now()

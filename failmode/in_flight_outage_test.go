@@ -570,19 +570,19 @@ func TestInFlightIsAllOrNothing(t *testing.T) {
 		if name != "ring" {
 			continue
 		}
-		first, last := g.store.Shard(&checks[0]), &checks[2]
+		first, last := g.store.Shard(checks[0].Key), &checks[2]
 		for k := range 1000 { // the last on the other server
-			if checks[1].Key = fmt.Sprint("b", k); g.store.Shard(&checks[1]) == first {
+			if checks[1].Key = fmt.Sprint("b", k); g.store.Shard(checks[1].Key) == first {
 				break
 			}
 		}
 		for k := range 1000 {
-			if last.Key = fmt.Sprint("c", k); g.store.Shard(last) != first {
+			if last.Key = fmt.Sprint("c", k); g.store.Shard(last.Key) != first {
 				break
 			}
 		}
 		for _, s := range servers {
-			if s.Addr == g.store.Names(g.store.Shard(last))[0] {
+			if s.Addr == g.store.Names(g.store.Shard(last.Key))[0] {
 				s.Stop(t)
 			}
 		}

@@ -211,7 +211,7 @@ func keyOf(c *algorithms.Check) string { return c.Rule + ":" + c.Key }
 
 func (l *line) Probe(context.Context, int) error { return l.send(func() {}) }
 
-func (l *line) KeyOf(c *algorithms.Check) string { return keyOf(c) }
+func (l *line) KeyOf(c algorithms.Check) string { return keyOf(&c) }
 
 func (l *line) ShardOf(string) int { return 0 }
 

@@ -65,7 +65,7 @@ func TestStoreHoldsWhatWasAdmitted(t *testing.T) {
 						if rand.IntN(4) == 0 {
 							_ = settleAll(context.Background(), g, 0, r)
 						} else {
-							charged[n.Shard(&r.Check)].Add(r.Charged)
+							charged[n.Shard(r.Check.Key)].Add(r.Charged)
 						}
 					}
 				}

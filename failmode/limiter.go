@@ -15,15 +15,26 @@ func (g *Guard) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 		return algorithms.Decision{}, g.invalid
 	}
 	g.heartbeat.tick(ctx)
-	for i := range checks {
-		switch c := &checks[i]; {
-		case c.StoreOnly:
-			return g.askStore(ctx, true, slices.Clone(checks)) // which the limiter may keep; others stay on the caller's stack
-		case c.Sync > 0:
-			return g.takeSynced(ctx, checks)
+	if storeOnly(checks) {
+		return g.askStore(ctx, true, checks)
+	}
+	if d, full := g.fullHere(checks); full {
+		return d, nil
+	}
+	d, denied, again := g.denied.Decide(checks)
+	if denied {
+		return d, nil
+	}
+	asked, resets := time.Now(), g.resets.Load()
+	d, err := g.decide(ctx, true, checks)
+	for i := range d.Results {
+		if r := &d.Results[i]; ofStore(r) || r.Source == algorithms.SourceSync { // a copy speaks for the store
+			g.denied.Learn(asked, r, again)
+			g.synced.Learn(asked, r)
 		}
 	}
-	return g.takeHeld(ctx, checks)
+	g.follow(resets, d.Results)
+	return d, err
 }
 
 // Peek implements [algorithms.Limiter]. It asks the limiter even about keys that Take
@@ -32,12 +43,20 @@ func (g *Guard) Peek(ctx context.Context, checks ...algorithms.Check) (algorithm
 	if g.ready(); g.invalid != nil {
 		return algorithms.Decision{}, g.invalid
 	}
+	if storeOnly(checks) {
+		return g.askStore(ctx, false, checks)
+	}
+	return g.decide(ctx, false, checks)
+}
+
+// storeOnly reports whether the store decides a request, or nobody.
+func storeOnly(checks []algorithms.Check) bool {
 	for i := range checks {
 		if checks[i].StoreOnly {
-			return g.askStore(ctx, false, checks)
+			return true
 		}
 	}
-	return g.route(ctx, false, checks)
+	return false
 }
 
 // KnownOver reports whether the limiter would deny a check, as far as this process knows. It

@@ -59,47 +59,34 @@ func (g *Guard) settleStore(ctx context.Context, charges []algorithms.Charge) ([
 	return results, errors.Join(append(errs, err)...)
 }
 
-// refundLocal refunds the local charges of a request that is denied.
-func (g *Guard) refundLocal(ctx context.Context, d algorithms.Decision) {
-	var charged []int
-	var charges []algorithms.Charge
-	for i := range d.Results {
-		if r := &d.Results[i]; r.Charged > 0 && r.Source == algorithms.SourceFallback {
-			charged, charges = append(charged, i), append(charges, algorithms.Charge{Result: *r})
-		}
-	}
-	if len(charges) == 0 {
-		return
-	}
-	if results, err := g.settleLocal(ctx, charges); err == nil {
-		setAt(d.Results, charged, results)
-	}
-}
-
-// refundStore refunds the store's charges of a request that is denied after all.
-// It does not wait, because the decision may have used up its budget.
-func (g *Guard) refundStore(ctx context.Context, results []algorithms.Result) {
-	var charges []algorithms.Charge
+// giveBack refunds what a request was charged that is denied after all: here at once, and in
+// the store without waiting, because the decision may have used up its budget.
+func (g *Guard) giveBack(ctx context.Context, results []algorithms.Result) {
+	var later []algorithms.Charge
 	for i := range results {
-		if r := &results[i]; r.Charged > 0 && ofStore(r) {
-			if g.inFlight.holds(&r.Check) {
-				r.Check.InFlight = unheard
-			} else {
-				charges = append(charges, algorithms.Charge{Result: *r})
+		switch r := &results[i]; {
+		case r.Charged == 0, r.Err != nil:
+		case r.Source == algorithms.SourceFallback:
+			if settled, err := g.settleLocal(ctx, []algorithms.Charge{{Result: *r}}); err == nil {
+				*r = settled[0]
 			}
+		case g.inFlight.holds(&r.Check):
+			r.Check.InFlight, r.Charged = unheard, 0
+		case r.Source != algorithms.SourceSync || !g.synced.Settle(r, 0):
+			later = append(later, algorithms.Charge{Result: *r})
 			r.Charged = 0
 		}
 	}
-	if len(charges) > 0 {
-		g.refundLater(ctx, charges...)
+	if len(later) > 0 {
+		g.refundLater(ctx, later)
 	}
 }
 
 // refundLater refunds charges of the store in the background. A charge that cannot be
 // refunded stays, which errs towards denying.
-func (g *Guard) refundLater(ctx context.Context, charges ...algorithms.Charge) {
+func (g *Guard) refundLater(ctx context.Context, charges []algorithms.Charge) {
 	ctx = context.WithoutCancel(ctx)
-	if g.work.Begin(func() { g.refund(ctx, charges...) }) {
+	if g.work.Begin(func() { g.refund(ctx, charges) }) {
 		return
 	}
 	lost := g.lost.Add(1)
@@ -108,7 +95,7 @@ func (g *Guard) refundLater(ctx context.Context, charges ...algorithms.Charge) {
 	})
 }
 
-func (g *Guard) refund(ctx context.Context, charges ...algorithms.Charge) {
+func (g *Guard) refund(ctx context.Context, charges []algorithms.Charge) {
 	ctx, cancel := g.store.Within(ctx)
 	defer cancel()
 	_, _ = g.settleStore(ctx, charges)

@@ -13,9 +13,9 @@ import (
 // A store is what a Guard needs of its limiter beside decisions.
 type store interface {
 	monitor.Store
-	// Shard is the shard that counts a check. A check may move to another shard.
+	// Shard is the shard that counts a key. A key may move to another shard.
 	// It does not wait.
-	Shard(c *algorithms.Check) int
+	Shard(key string) int
 	// Within is the context of a decision: it does not end with the caller's,
 	// since clients that hang up are counted, and are no failure of the store.
 	Within(ctx context.Context) (context.Context, context.CancelFunc)
@@ -59,10 +59,10 @@ var probeCheck = algorithms.Check{
 	Limit: algorithms.Limit{Rate: 1_000_000, Period: time.Second, Algorithm: algorithms.FixedWindow},
 }
 
-func (plainStore) Shard(*algorithms.Check) int { return 0 }
-func (plainStore) Budget() time.Duration       { return plainBudget }
-func (plainStore) Warnings() []string          { return nil }
-func (plainStore) Warm(context.Context) error  { return nil }
+func (plainStore) Shard(string) int           { return 0 }
+func (plainStore) Budget() time.Duration      { return plainBudget }
+func (plainStore) Warnings() []string         { return nil }
+func (plainStore) Warm(context.Context) error { return nil }
 
 func (s plainStore) Names(shards ...int) []string {
 	names := make([]string, len(shards))

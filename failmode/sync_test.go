@@ -364,6 +364,20 @@ func TestSyncedUnits(t *testing.T) {
 				t.Errorf("%+v", d.Results[0])
 			}
 		},
+		"by a copy end a known denial whose time is over": func(t *testing.T, g *Guard, s *toldStore) {
+			pause()
+			most, dear := hot, hot
+			most.Sync, most.Cost, dear.Cost = 0, 9990, 20
+			taken(t, &s.Memory, most)
+			if by := admits(t, g, 2, dear); len(by) != 0 {
+				t.Errorf("not denied: %v", by)
+			}
+			time.Sleep(time.Hour - time.Duration(time.Now().UnixNano())%time.Hour)
+			taken(t, g, hot) // asks, for a copy
+			if by := admits(t, g, 10, dear); by[algorithms.SourceSync] != 10 {
+				t.Errorf("%v", by)
+			}
+		},
 		"are not told while the circuit is open": func(t *testing.T, g *Guard, s *toldStore) {
 			admits(t, g, 50, hot)
 			s.telling.Store(true)

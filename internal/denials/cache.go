@@ -87,8 +87,7 @@ func (d *Cache) Start(refuses func(algorithms.Check) bool) {
 	d.start, d.refuses, d.seeds, d.seed = time.Now(), refuses, table.NewSeeds(), maphash.MakeSeed()
 }
 
-// Now is a time to note before the store is asked.
-func (d *Cache) Now() time.Duration { return time.Since(d.start) }
+func (d *Cache) now() time.Duration { return time.Since(d.start) }
 
 // place returns a count's ID, and its shard.
 func (d *Cache) place(c *algorithms.Check) (table.ID, *shard) {
@@ -165,7 +164,7 @@ func (d *Cache) claim(c *algorithms.Check, now time.Duration) (denial, bool) {
 
 // Decide denies a request that is known to be denied. Checks of which nothing is known have
 // no Source. If not, the store must be asked; again says that it is asked about a denial that
-// is known, for Learn.
+// is known, for Learn. Invalid checks are left to the store, which says what is wrong.
 func (d *Cache) Decide(checks []algorithms.Check) (_ algorithms.Decision, denied, again bool) {
 	if !d.used.Load() {
 		return algorithms.Decision{}, false, false
@@ -175,7 +174,7 @@ func (d *Cache) Decide(checks []algorithms.Check) (_ algorithms.Decision, denied
 	if len(checks) > len(few) {
 		all = make([]denial, len(checks))
 	}
-	now, due := d.Now(), true
+	now, due := d.now(), true
 	for i := range checks {
 		n, known := d.known(&checks[i], now)
 		switch {
@@ -189,7 +188,7 @@ func (d *Cache) Decide(checks []algorithms.Check) (_ algorithms.Decision, denied
 		}
 		all[i] = n
 	}
-	if !denied && !again {
+	if !denied && !again || algorithms.Validate(checks...) != nil {
 		return algorithms.Decision{}, false, false
 	}
 	if !denied || due && d.mayAsk(now) {
@@ -233,7 +232,7 @@ func (d *Cache) Find(c *algorithms.Check) (algorithms.Result, bool) {
 	if !d.used.Load() {
 		return algorithms.Result{}, false
 	}
-	now := d.Now()
+	now := d.now()
 	n, known := d.known(c, now)
 	if !known || now >= n.ends {
 		return algorithms.Result{}, false
@@ -259,12 +258,13 @@ func ceil(d time.Duration) time.Duration {
 
 // Learn takes the store's answer about a check, which was asked at a time. again is what
 // Decide has returned.
-func (d *Cache) Learn(asked time.Duration, r *algorithms.Result, again bool) {
+func (d *Cache) Learn(at time.Time, r *algorithms.Result, again bool) {
 	c := &r.Check
 	denied := r.Err == nil && r.Denies() && r.RetryAfter > 0 && !naming.Limit(c.Limit).Row().DeniedByDelay(c.MaxDelay > 0, r.Remaining, c.Cost)
 	if !denied && !again {
 		return
 	}
+	asked := at.Sub(d.start)
 	id, s := d.place(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -275,7 +275,7 @@ func (d *Cache) Learn(asked time.Duration, r *algorithms.Result, again bool) {
 		case n.spent || r.Charged == 0 || r.Remaining >= max(c.Cost, 1):
 			*n = denial{}
 		default: // the next request asks alone, too
-			now := d.Now()
+			now := d.now()
 			n.ends, n.ask, n.told, n.reset, n.spent = now, now, now, now+r.ResetAfter, true
 		}
 		return
@@ -283,7 +283,7 @@ func (d *Cache) Learn(asked time.Duration, r *algorithms.Result, again bool) {
 	if s.freed[slot(id)] > asked {
 		return
 	}
-	now := d.Now()
+	now := d.now()
 	learned := denial{
 		of: d.of(c), asked: asked, ends: asked + r.RetryAfter, ask: asked + askInterval, told: now + r.RetryAfter, reset: now + r.ResetAfter,
 		remaining: r.Remaining, clock: time.Duration(r.At.UnixMicro())*time.Microsecond - now,
@@ -334,7 +334,7 @@ func (s *shard) add(id table.ID, e *entry, now time.Duration) (*entry, *denial) 
 // Forget drops what is known of a count, of which units were given back, and later what the
 // store answers to requests that were sent before.
 func (d *Cache) Forget(c *algorithms.Check) {
-	now := d.Now()
+	now := d.now()
 	id, s := d.place(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -35,7 +35,7 @@ func (s *scene) take(c algorithms.Check, after time.Duration) (d algorithms.Deci
 	if here {
 		return d, true
 	}
-	asked := s.cache.Now()
+	asked := time.Now()
 	d, err := s.store.Take(s.Context(), c)
 	if err != nil {
 		s.Fatal(err)
@@ -212,7 +212,7 @@ func TestOneAsksWhenADenialHasEnded(t *testing.T) {
 	})
 	ended(func(s *scene, c algorithms.Check) { // an answer that leaves some
 		asks(s, "at its end", c)
-		s.cache.Learn(s.cache.Now(), &algorithms.Result{Check: c, HasRoom: true, Charged: 1, Remaining: 1}, true)
+		s.cache.Learn(time.Now(), &algorithms.Result{Check: c, HasRoom: true, Charged: 1, Remaining: 1}, true)
 		for range 2 {
 			if _, here, again := s.cache.Decide([]algorithms.Check{c}); here || again {
 				s.Error("there is room")
@@ -287,7 +287,7 @@ func TestCacheChangesNoDecision(t *testing.T) {
 					continue
 				}
 				d, here, again := s.cache.Decide(checks)
-				begun := s.cache.Now()
+				begun := time.Now()
 				if !here {
 					d, _ = s.store.Take(s.Context(), checks...)
 				}
@@ -344,7 +344,7 @@ func TestWhatIsGivenBackIsForgotten(t *testing.T) {
 			s.is("denied", check(l, cost+1), false, false)
 		}
 		c := check(l, 1)
-		asked := s.cache.Now()
+		asked := time.Now()
 		late, _ := s.store.Take(s.Context(), c)
 		time.Sleep(time.Nanosecond)
 		_ = s.store.Reset(s.Context(), c)
@@ -418,7 +418,7 @@ func TestCacheIsBounded(t *testing.T) {
 		for i := range 100_000 {
 			d.Results[0].Check.Key = fmt.Sprint(i / 2)
 			d.Results[0].Check.Cost = int64(i)
-			s.cache.Learn(s.cache.Now(), &d.Results[0], false)
+			s.cache.Learn(time.Now(), &d.Results[0], false)
 		}
 		n := 0
 		for i := range s.cache.shards {

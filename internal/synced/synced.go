@@ -82,8 +82,7 @@ func (t *Table) Start(begin func(func()) bool, tell func([]algorithms.Charge) []
 	t.seeds, t.start, t.begin, t.tell = table.NewSeeds(), time.Now(), begin, tell
 }
 
-// Now is a time to note before the store is asked.
-func (t *Table) Now() time.Duration { return time.Since(t.start) }
+func (t *Table) now() time.Duration { return time.Since(t.start) }
 
 // find locks the shard of a check's count, and returns the count's entry, or nil.
 func (t *Table) find(c *algorithms.Check) (*shard, table.ID, *table.Entry[*count]) {
@@ -99,7 +98,7 @@ func (t *Table) shard(id table.ID) *shard { return &t.shards[id[1]>>1%shardCount
 // store decides.
 func (t *Table) Take(c *algorithms.Check, instances int64, r *algorithms.Result) bool {
 	var p step.Params
-	cost, now := max(c.Cost, 1), t.Now()
+	cost, now := max(c.Cost, 1), t.now()
 	if l := naming.Limit(c.Limit); !l.Numbers(&p, cost, 0) {
 		return false
 	}
@@ -149,7 +148,7 @@ func (t *Table) Settle(r *algorithms.Result, cost int64) bool {
 	}
 	n, delta := e.Value, cost-r.Charged
 	if delta < 0 {
-		at, current := n.current(&p, t.Now())
+		at, current := n.current(&p, t.now())
 		if _, where, _ := p.Take(current, at); !p.Bucket && where.At != r.Trace.Charge.At {
 			delta = 0
 		} else if n.refund.At == 0 || r.Trace.Charge.At < n.refund.At {
@@ -161,12 +160,16 @@ func (t *Table) Settle(r *algorithms.Result, cost int64) bool {
 	return true
 }
 
-// Learn takes the store's answer to a request that asked at a time as the copy.
-func (t *Table) Learn(asked time.Duration, r *algorithms.Result) {
+// Learn takes the store's answer to a request that asked at a time as the copy, if the check is
+// decided by copies.
+func (t *Table) Learn(at time.Time, r *algorithms.Result) {
+	if r.Check.Sync == 0 || !r.Trace.Known {
+		return
+	}
 	s, id, e := t.find(&r.Check)
 	defer s.mu.Unlock()
 	if e == nil {
-		if room, _ := s.counts.Room(int64(t.Now()), shardSize); !room {
+		if room, _ := s.counts.Room(int64(t.now()), shardSize); !room {
 			return
 		}
 		e = s.counts.Add(id)
@@ -176,7 +179,7 @@ func (t *Table) Learn(asked time.Duration, r *algorithms.Result) {
 	if c := &r.Check; n.untold == 0 && n.telling == 0 {
 		n.check = algorithms.Check{Rule: c.Rule, Key: c.Key, Limit: c.Limit, Sync: c.Sync}
 	}
-	if n.learn(asked, r); !n.listed {
+	if n.learn(at.Sub(t.start), r); !n.listed {
 		e.Until = int64(n.asked + 2*n.check.Sync)
 	}
 }
@@ -211,7 +214,7 @@ func (t *Table) list(n *count, pause time.Duration) bool {
 	if !n.listed {
 		t.untold = append(t.untold, n)
 	}
-	n.listed, n.hurried, n.due = true, pause == 0, t.Now()+pause
+	n.listed, n.hurried, n.due = true, pause == 0, t.now()+pause
 	t.wake(n.due)
 	return true
 }
@@ -222,7 +225,7 @@ func (t *Table) wake(at time.Duration) {
 		return
 	}
 	t.next = at
-	if pause := at - t.Now(); t.timer == nil {
+	if pause := at - t.now(); t.timer == nil {
 		t.timer = time.AfterFunc(pause, t.fire)
 	} else {
 		t.timer.Reset(pause)
@@ -237,14 +240,14 @@ func (t *Table) fire() {
 		return
 	}
 	if t.telling = t.begin(t.tellDue); !t.telling {
-		t.wake(t.Now() + together)
+		t.wake(t.now() + together)
 	}
 }
 
 // tellDue tells what is due.
 func (t *Table) tellDue() {
 	t.mu.Lock()
-	now := t.Now()
+	now := t.now()
 	var due []*count
 	t.untold = slices.DeleteFunc(t.untold, func(n *count) bool {
 		if n.due > now+together {
@@ -272,7 +275,7 @@ func (t *Table) send(all []*count) {
 		for _, n := range counts {
 			charges = append(charges, t.take(n))
 		}
-		asked := t.Now()
+		asked := t.now()
 		results := t.tell(charges)
 		for i, n := range counts {
 			t.told(n, asked, &results[i])
