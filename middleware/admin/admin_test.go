@@ -95,8 +95,8 @@ type operator struct {
 	accept string // "" is a program's
 }
 
-// do sends a request; form is a query, or what is posted.
-func (o operator) do(method, form string, header ...string) *httptest.ResponseRecorder {
+// send sends a request; form is a query, or what is posted.
+func (o operator) send(method, form string, header ...string) *httptest.ResponseRecorder {
 	var r *http.Request
 	if method == http.MethodPost {
 		r = httptest.NewRequest(method, "http://localhost/ratelimit/", strings.NewReader(form))
@@ -110,6 +110,12 @@ func (o operator) do(method, form string, header ...string) *httptest.ResponseRe
 	}
 	w := httptest.NewRecorder()
 	o.ServeHTTP(w, r)
+	return w
+}
+
+// do sends a request, and follows its redirect.
+func (o operator) do(method, form string, header ...string) *httptest.ResponseRecorder {
+	w := o.send(method, form, header...)
 	if query, ok := strings.CutPrefix(w.Header().Get("Location"), "?"); ok && w.Code == http.StatusSeeOther {
 		return o.get(query)
 	}
@@ -128,16 +134,29 @@ func (o operator) browser() operator {
 	return o
 }
 
-// left is what a client has left by its rule's own limit.
-func (o operator) left(w *httptest.ResponseRecorder) int64 {
+// each is what a client has left by each of its limits, and which of them apply.
+func (o operator) each(w *httptest.ResponseRecorder) (left []int64, applies []string) {
 	o.t.Helper()
 	var client struct {
-		Counts []struct{ Remaining int64 }
+		Counts []struct {
+			Remaining int64
+			Applies   string
+		}
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &client); err != nil || w.Code != http.StatusOK || len(client.Counts) == 0 {
 		o.t.Fatalf("%d %s, %v", w.Code, w.Body, err)
 	}
-	return client.Counts[0].Remaining
+	for _, c := range client.Counts {
+		left, applies = append(left, c.Remaining), append(applies, c.Applies)
+	}
+	return left, applies
+}
+
+// left is what a client has left by its rule's own limit.
+func (o operator) left(w *httptest.ResponseRecorder) int64 {
+	o.t.Helper()
+	left, _ := o.each(w)
+	return left[0]
 }
 
 // A listed ban is one of the overview.
@@ -206,30 +225,17 @@ func TestAdminSetsWhatIsUsed(t *testing.T) {
 				m := mustNew(t, ratelimit.Config{Limiter: limiter(t), Rules: []ratelimit.Rule{plan, bucket, held, tiers, buckets}, TierFor: func(*http.Request) string { return "" },
 					Logger: slog.New(slog.NewTextHandler(&log, nil)), DenialLogRate: -1})
 				o, app := operator{admin.Handler(m), t, ""}, m.Handler(ok)
-				set := func(form string) []int64 {
+				want := func(step, form string, left ...int64) {
 					t.Helper()
-					var client struct{ Counts []struct{ Remaining int64 } }
-					w := o.post("action=used&value=192.0.2.1&" + form)
-					if err := json.Unmarshal(w.Body.Bytes(), &client); err != nil || w.Code != http.StatusOK {
-						t.Fatalf("%s: %d %s, %v", form, w.Code, w.Body, err)
-					}
-					var left []int64
-					for _, c := range client.Counts {
-						left = append(left, c.Remaining)
-					}
-					return left
-				}
-				want := func(step string, got []int64, left ...int64) {
-					t.Helper()
-					if !slices.Equal(got, left) {
+					if got, _ := o.each(o.post("action=used&value=192.0.2.1&" + form)); !slices.Equal(got, left) {
 						t.Errorf("%s: %d left, want %d", step, got, left)
 					}
 				}
 				times(2, app, "GET /")
 				log.Reset()
 				const month = "rule=plan&limit=100/month@UTC"
-				want("restored", set(month+"&n=40"), 3, 60)
-				want("topped up", set(month+"&n=10"), 3, 90)
+				want("restored", month+"&n=40", 3, 60)
+				want("topped up", month+"&n=10", 3, 90)
 				if want := "action=used rule=plan "; strings.Count(log.String(), want) != 2 || !strings.Contains(log.String(), ` n=40 limit="100/month@UTC calendar_window"`) {
 					t.Errorf("the log has %s", &log)
 				}
@@ -237,15 +243,15 @@ func TestAdminSetsWhatIsUsed(t *testing.T) {
 				if o.post("action=used&value=192.0.2.1&rule=plan&n=1"); len(o.bans()) != 1 {
 					t.Errorf("an order that is refused ends a ban: %v", o.bans())
 				}
-				want("above the limit", set(month+"&n=150"), 3, -50)
+				want("above the limit", month+"&n=150", 3, -50)
 				if status := times(1, app, "GET /"); status != http.StatusTooManyRequests {
 					t.Errorf("%d with 150 of 100 used", status)
 				}
-				want("nothing", set("rule=plan&limit=100/month@UTC+calendar_window&n=0"), 3, 100)
+				want("nothing", "rule=plan&limit=100/month@UTC+calendar_window&n=0", 3, 100)
 				if status := times(1, app, "GET /"); status != http.StatusNoContent {
 					t.Errorf("%d: the ban was not lifted", status)
 				}
-				want("a bucket", set("rule=bucket&n=5"), 0)
+				want("a bucket", "rule=bucket&n=5", 0)
 
 				for form, says := range map[string]string{
 					"rule=plan&n=1":                                  "2 counts are meant; send the limit of one",
@@ -785,16 +791,8 @@ func TestAdminRedirects(t *testing.T) {
 	rules := []ratelimit.Rule{bannable(perHour("a", 5)), bannable(ratelimit.Rule{Name: "key", Key: keyfunc.APIKey("Key"), Limit: algorithms.PerHour(9)})}
 	limiter := new(bans)
 	m := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: rules})
-	h := admin.Handler(m)
-	post := func(form string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest(http.MethodPost, "http://localhost/a/b/", strings.NewReader(form))
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		r.Header.Set("Accept", "text/html")
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		return w
-	}
-	o := operator{h, t, ""}
+	o := operator{admin.Handler(m), t, ""}
+	post := func(form string) *httptest.ResponseRecorder { return o.browser().send(http.MethodPost, form) }
 	first := ""
 	for form, says := range map[string]string{
 		"action=ban&for=15m&rule=key&value=s3cret": "Banned at ", "action=unban&rule=a&value=192.0.2.1": "Ban lifted at ", "action=reset&rule=a&value=192.0.2.1": "Reset at ",
@@ -861,15 +859,7 @@ func TestAdminSaysWhichLimitApplies(t *testing.T) {
 			r.Key = keyfunc.Header("User")
 		}
 		o := operator{admin.Handler(mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{r}, TierFor: func(*http.Request) string { return "" }})), t, ""}
-		var client struct{ Counts []struct{ Applies string } }
-		text := o.get("rule=r&value=alice").Body.Bytes()
-		if err := json.Unmarshal(text, &client); err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, c := range client.Counts {
-			got = append(got, c.Applies)
-		}
+		_, got := o.each(o.get("rule=r&value=alice"))
 		if strings.Join(got, ", ") != tt.want {
 			t.Errorf("%s: %q, want %s", name, got, tt.want)
 		}

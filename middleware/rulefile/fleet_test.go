@@ -31,6 +31,13 @@ func by(text string) rulefile.Document {
 	return rulefile.Document{By: "alice", Note: "tighter: login", Text: []byte(text)}
 }
 
+func publish(t *testing.T, fleet rulefile.Fleet, text string, old int64) {
+	t.Helper()
+	if _, err := fleet.Publish(t.Context(), by(text), old); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // versionOf is 0 if nothing is published.
 func versionOf(ctx context.Context, fleet rulefile.Fleet) (int64, error) {
 	d, err := fleet.Document(ctx)
@@ -62,9 +69,7 @@ func TestFleetReadsWhereItWrites(t *testing.T) {
 		client := redis.NewClusterClient(&o)
 		defer client.Close()
 		fleet := rulefile.Fleet{Client: client, Namespace: name}
-		if _, err := fleet.Publish(t.Context(), by(rate(1)), 0); err != nil {
-			t.Fatal(err)
-		}
+		publish(t, fleet, rate(1), 0)
 		for range 20 {
 			_, errRead := fleet.Document(t.Context())
 			_, errPast := fleet.History(t.Context())
@@ -298,9 +303,7 @@ func TestFleetOfAnotherKind(t *testing.T) {
 	refused("a hash", "WRONGTYPE", err, publishErr)
 
 	client.Del(ctx, "shop:rules")
-	if _, err := fleet.Publish(ctx, by(rate(1)), 0); err != nil {
-		t.Fatal(err)
-	}
+	publish(t, fleet, rate(1), 0)
 	client.Append(ctx, "shop:rules", "# edited by hand\n")
 	if _, err := fleet.Read(ctx); err == nil || !strings.Contains(err.Error(), "version 1 is not as it was published") {
 		t.Error(err)
@@ -355,29 +358,19 @@ func TestFleetWhileRedisIsAway(t *testing.T) {
 		}
 		w := newWatched(t, new(algorithms.Memory))
 		w.watch(fleet)
-		long()
-		w.want("away", 1, 0, 1)
+		w.long("away", 1, 0, 1)
 		server.SetError("")
-		long()
-		w.want("nothing is published", 1, 0, 2)
-		if _, err := fleet.Publish(t.Context(), by(rate(2)), 0); err != nil {
-			t.Fatal(err)
-		}
-		soon()
-		w.want("published", 2, 1, 2)
+		w.long("nothing is published", 1, 0, 2)
+		publish(t, fleet, rate(2), 0)
+		w.soon("published", 2, 1, 2)
 		server.SetError("LOADING Redis is loading the dataset in memory")
-		long()
-		w.want("away again", 2, 1, 3)
+		w.long("away again", 2, 1, 3)
 		server.SetError("")
-		soon()
-		w.want("back", 2, 2, 3)
+		w.soon("back", 2, 2, 3)
 
 		// A document of a newer release.
-		if _, err := fleet.Publish(t.Context(), by("version: 2\npolicies: {r: 9}\n"), 1); err != nil {
-			t.Fatal(err)
-		}
-		long()
-		w.want("not understood", 2, 2, 4)
+		publish(t, fleet, "version: 2\npolicies: {r: 9}\n", 1)
+		w.long("not understood", 2, 2, 4)
 		if !strings.Contains(w.log.String(), "shop:rules:1:10: version: this program reads version 1") {
 			t.Error(w.log.String())
 		}
@@ -414,19 +407,15 @@ func TestAnOlderVersionThatComesBack(t *testing.T) {
 		var kept string // by the replica
 		for version := range int64(3) {
 			kept = client.Get(t.Context(), "shop:rules").Val()
-			if _, err := fleet.Publish(t.Context(), by(rate(10+int(version))), version); err != nil {
-				t.Fatal(err)
-			}
-			soon()
-			w.want("published", 10+version, 1+int(version), 0)
+			publish(t, fleet, rate(10+int(version)), version)
+			w.soon("published", 10+version, 1+int(version), 0)
 		}
 		const warning = `level=WARN msg="ratelimit: Redis has lost versions of the rules: publish again if those in force are too old" source=shop:rules version=2 lost=3`
 		if strings.Contains(w.log.String(), "lost versions") {
 			t.Error(w.log.String())
 		}
 		client.Set(t.Context(), "shop:rules", kept, 0)
-		long()
-		w.want("an older version is back", 11, 4, 0)
+		w.long("an older version is back", 11, 4, 0)
 		if got := strings.Count(w.log.String(), warning); got != 1 {
 			t.Errorf("said %d times\n%s", got, &w.log)
 		}
@@ -454,9 +443,7 @@ func TestTheVersionIsShown(t *testing.T) {
 		}
 		want(0, "nothing is published yet: publish a document first")
 		for version, text := range []string{rate(1), rate(2), rate(2)} {
-			if _, err := fleet.Publish(t.Context(), by(text), int64(version)); err != nil {
-				t.Fatal(err)
-			}
+			publish(t, fleet, text, int64(version))
 			want(int64(version+1), []string{
 				`msg="ratelimit: rules set again" rules=1 generation=2 version=1`,
 				`msg="ratelimit: rules replaced" rules=1 generation=3 version=2 added=[] removed=[] changed=[r]`,
@@ -485,10 +472,8 @@ func TestTwoInstancesUnderLoad(t *testing.T) {
 			fleet := rulefile.Fleet{Client: client, Namespace: "shop"}
 			version := int64(0)
 			underLoad(t, client, fleet, func(text string) {
-				var err error
-				if version, err = fleet.Publish(t.Context(), by(text), version); err != nil {
-					t.Fatal(err)
-				}
+				publish(t, fleet, text, version)
+				version++
 			})
 		})
 	})

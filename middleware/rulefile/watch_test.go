@@ -71,6 +71,16 @@ func (w *watched) watch(source rulefile.Source) (end func()) {
 	return end
 }
 
+// watchFile watches a file that says so, and waits until that is in force.
+func watchFile(t *testing.T, text string) (w *watched, path string) {
+	path = filepath.Join(t.TempDir(), "rules.yaml")
+	write(t, path, text)
+	w = newWatched(t, new(algorithms.Memory))
+	w.watch(rulefile.File(path))
+	soon()
+	return w, path
+}
+
 func (w *watched) loader(source rulefile.Source) *rulefile.Loader {
 	return &rulefile.Loader{Source: source, Logger: slog.New(slog.NewTextHandler(&w.log, nil))}
 }
@@ -85,6 +95,27 @@ func soon() {
 func long() {
 	time.Sleep(50 * time.Second) // of a bubble
 	synctest.Wait()
+}
+
+// soon is want, when a change has come into force; long, when nothing has come of it for long.
+func (w *watched) soon(step string, rate int64, replaced, failed int) {
+	w.t.Helper()
+	soon()
+	w.want(step, rate, replaced, failed)
+}
+
+func (w *watched) long(step string, rate int64, replaced, failed int) {
+	w.t.Helper()
+	long()
+	w.want(step, rate, replaced, failed)
+}
+
+// failing checks whether the last document that was read is in force.
+func (w *watched) failing(want float64) {
+	w.t.Helper()
+	if got := w.metric("ratelimit_rules_failing"); got != want {
+		w.t.Errorf("failing: %v, want %v", got, want)
+	}
 }
 
 // want checks the rate in force, and how often rules were replaced and failed.
@@ -146,55 +177,43 @@ func rename(t *testing.T, path, text string) {
 	}
 }
 
+func remove(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestWatchSetsWhatTheFileSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "rules.yaml")
-		write(t, path, rate(2))
-		w := newWatched(t, new(algorithms.Memory))
-		w.watch(rulefile.File(path))
-		time.Sleep(time.Second)
+		w, path := watchFile(t, rate(2))
 		w.want("at first", 2, 1, 0)
-		long()
-		w.want("unchanged", 2, 1, 0)
+		w.long("unchanged", 2, 1, 0)
 
 		write(t, path, rate(3))
-		soon()
-		w.want("written in place", 3, 2, 0)
+		w.soon("written in place", 3, 2, 0)
 		rename(t, path, rate(4))
-		soon()
-		w.want("renamed", 4, 3, 0)
+		w.soon("renamed", 4, 3, 0)
 		rename(t, path, rate(4)+"# a comment\n")
-		soon()
-		w.want("a comment", 4, 4, 0)
+		w.soon("a comment", 4, 4, 0)
 	})
 }
 
 func TestWatchKeepsTheRulesOfABadFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "rules.yaml")
-		write(t, path, rate(2))
-		w := newWatched(t, new(algorithms.Memory))
-		w.watch(rulefile.File(path))
-		soon()
+		w, path := watchFile(t, rate(2))
 		bad := strings.ReplaceAll(rate(9), "/1h", " per hour")
 		write(t, path, bad)
-		long()
-		w.want("bad for long", 2, 1, 1)
-		if got := w.metric("ratelimit_rules_failing"); got != 1 {
-			t.Errorf("failing: %v", got)
-		}
+		w.long("bad for long", 2, 1, 1)
+		w.failing(1)
 		if !strings.Contains(w.log.String(), path+`:5:12: rules[0].limit: limit \"9 per hour\": no period`) {
 			t.Error(w.log.String())
 		}
 		write(t, path, strings.ReplaceAll(bad, "9", "8"))
-		soon()
-		w.want("bad in another way", 2, 1, 2)
+		w.soon("bad in another way", 2, 1, 2)
 		write(t, path, rate(3))
-		soon()
-		w.want("mended", 3, 2, 2)
-		if got := w.metric("ratelimit_rules_failing"); got != 0 {
-			t.Errorf("failing: %v", got)
-		}
+		w.soon("mended", 3, 2, 2)
+		w.failing(0)
 		for range 3 { // it flips
 			write(t, path, bad)
 			soon()
@@ -208,11 +227,7 @@ func TestWatchKeepsTheRulesOfABadFile(t *testing.T) {
 // A half-written file is good YAML as often as not, with half of the rules.
 func TestWatchWaitsForTheSecondHalf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "rules.yaml")
-		write(t, path, rate(2))
-		w := newWatched(t, new(algorithms.Memory))
-		w.watch(rulefile.File(path))
-		soon()
+		w, path := watchFile(t, rate(2))
 		whole := rate(3) + "  - name: login\n    key: ip\n    limit: 5/1m\n"
 		for begin := range 25 { // wherever in its round the loader is
 			write(t, path, rate(2))
@@ -242,40 +257,26 @@ func TestWatchOfAFileThatGoes(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "rules.yaml")
 		w := newWatched(t, new(algorithms.Memory))
 		w.watch(rulefile.File(path))
-		long()
-		w.want("not there yet", 1, 0, 1)
+		w.long("not there yet", 1, 0, 1)
 		write(t, path, rate(2))
-		soon()
-		w.want("there", 2, 1, 1)
+		w.soon("there", 2, 1, 1)
 
 		// Some editors remove a file before they write it again.
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		remove(t, path)
 		time.Sleep(100 * time.Millisecond)
 		write(t, path, rate(3))
-		soon()
-		w.want("replaced slowly", 3, 2, 1)
+		w.soon("replaced slowly", 3, 2, 1)
 
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		long()
-		w.want("removed", 3, 2, 2)
+		remove(t, path)
+		w.long("removed", 3, 2, 2)
 		if err := os.Mkdir(path, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		long()
-		w.want("a folder", 3, 2, 3)
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		w.long("a folder", 3, 2, 3)
+		remove(t, path)
 		write(t, path, rate(3))
-		soon()
-		w.want("there again, as it was", 3, 3, 3)
-		if got := w.metric("ratelimit_rules_failing"); got != 0 {
-			t.Errorf("failing: %v", got)
-		}
+		w.soon("there again, as it was", 3, 3, 3)
+		w.failing(0)
 	})
 }
 
@@ -311,21 +312,16 @@ func TestWatchOfASourceThatFails(t *testing.T) {
 		w.watch(source)
 		soon()
 		source.fail(errors.New("connection refused"))
-		long()
-		w.want("away, with another text each time", 2, 1, 1)
+		w.long("away, with another text each time", 2, 1, 1)
 		source.fail(fs.ErrPermission)
-		long()
-		w.want("not permitted", 2, 1, 2)
+		w.long("not permitted", 2, 1, 2)
 		source.say(rate(3))
-		soon()
-		w.want("back", 3, 2, 2)
+		w.soon("back", 3, 2, 2)
 
 		source.hangs.Store(true)
-		long()
-		w.want("hangs", 3, 2, 3)
+		w.long("hangs", 3, 2, 3)
 		source.hangs.Store(false)
-		long()
-		w.want("back", 3, 3, 3)
+		w.long("back", 3, 3, 3)
 	})
 }
 
@@ -447,9 +443,7 @@ func TestTheFileDecides(t *testing.T) {
 		},
 		"a file that is away for a moment": func(t *testing.T, _ *watched, path string, reload func()) {
 			rename(t, path+".away", rate(2)+halves)
-			if err := os.Remove(path); err != nil {
-				t.Error(err)
-			}
+			remove(t, path)
 			reload()
 			write(t, path, rate(2)+halves)
 		},
@@ -474,11 +468,7 @@ func TestTheFileDecides(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				path := filepath.Join(t.TempDir(), "rules.yaml")
-				write(t, path, rate(2)+halves)
-				w := newWatched(t, new(algorithms.Memory))
-				w.watch(rulefile.File(path))
-				soon()
+				w, path := watchFile(t, rate(2)+halves)
 				before := w.RulesRevision()
 				meddle(t, w, path, func() { _ = w.loader(rulefile.File(path)).Reload(t.Context(), w.Middleware) })
 				if w.RulesRevision() == before {
@@ -512,21 +502,18 @@ func TestTwoWatches(t *testing.T) {
 		end := w.watch(first)
 		soon()
 		endSecond := w.watch(second)
-		long()
-		w.want("the second waits", 2, 1, 0)
+		w.long("the second waits", 2, 1, 0)
 		if got := strings.Count(w.log.String(), `level=ERROR msg="ratelimit: rules not watched: the Middleware follows another Watch`); got != 1 {
 			t.Errorf("said %d times\n%s", got, &w.log)
 		}
 		end()
-		soon()
-		w.want("the first has ended", 3, 2, 0)
+		w.soon("the first has ended", 3, 2, 0)
 		end = w.watch(first)
 		synctest.Wait()
 		end() // while it waits
 		endSecond()
 		w.watch(first)
-		soon()
-		w.want("both have ended", 2, 3, 0)
+		w.soon("both have ended", 2, 3, 0)
 	})
 }
 
@@ -631,11 +618,7 @@ func crowd(t *testing.T, requests int, pause time.Duration, apps ...*watched) (w
 // A document that is as bad as before is not said to be set again.
 func TestReloadOfABadDocument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "rules.yaml")
-		write(t, path, rate(2))
-		w := newWatched(t, new(algorithms.Memory))
-		w.watch(rulefile.File(path))
-		soon()
+		w, path := watchFile(t, rate(2))
 		write(t, path, "version: 2\n")
 		soon()
 		if err := w.loader(rulefile.File(path)).Reload(t.Context(), w.Middleware); err == nil {
