@@ -683,18 +683,6 @@ func TestDenyBansNobody(t *testing.T) {
 	}
 }
 
-// A hidden rule's ban is told as no more than a denial.
-func TestABanByAHiddenRule(t *testing.T) {
-	r := banning(1)
-	r.Hidden = true
-	h := inMemory(t, r).Handler(ok)
-	times(5, h, "POST /")
-	w := serve(h, "POST /")
-	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "86400" || !strings.Contains(w.Body.String(), headers.QuotaExceeded) || strings.Contains(w.Body.String(), "login") {
-		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
-	}
-}
-
 // A client in shadow is neither banned nor counted towards a ban; and what others have begun stays.
 func TestBansOfRulesThatAreNotEnforced(t *testing.T) {
 	enforced, shadow, plain := banning(1), banning(1), banning(1)

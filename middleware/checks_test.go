@@ -134,20 +134,6 @@ func TestChecksOfTiers(t *testing.T) {
 	}
 }
 
-func TestChecksOfAlternatives(t *testing.T) {
-	m := inMemory(t, ratelimit.Rule{Name: "r", Key: keyfunc.First(keyfunc.Header("User"), keyfunc.IP), Limit: algorithms.PerHour(1)})
-	for value, want := range map[string]string{"alice": "[1:alice]", "203.0.113.9": "[1:203.0.113.9 2:203.0.113.9]"} {
-		checks, err := m.Checks("r", value)
-		var keys []string
-		for _, c := range checks {
-			keys = append(keys, c.Key)
-		}
-		if err != nil || fmt.Sprint(keys) != want {
-			t.Errorf("%s: %v, %v", value, keys, err)
-		}
-	}
-}
-
 // A fixed is a Key with a method Keys of its own.
 type fixed struct {
 	keyfunc.Described

@@ -10,9 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
-	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
@@ -87,40 +85,5 @@ func TestDenialsByChargeOnAreRememberedUntilARefund(t *testing.T) {
 		if w := serve(h, "POST /login"); w.Code != http.StatusOK {
 			t.Errorf("after a refund: %d", w.Code)
 		}
-	})
-}
-
-// The cache keeps what was used, not what was denied: another limit, cost or tier
-// is decided by it at once.
-func TestNewRulesBindCachedKeysAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rule := ratelimit.Rule{
-			Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(4), Costs: map[string]int64{"POST /": 2},
-			Tiers: map[string][]algorithms.Limit{"pro": {algorithms.PerHour(6)}},
-		}
-		m := mustNew(t, ratelimit.Config{
-			Limiter: guard(t, new(store), 1), Rules: []ratelimit.Rule{rule},
-			TierFor: func(r *http.Request) string { return r.Header.Get("Tier") },
-		})
-		h := m.Handler(ok)
-		want := func(status int, line string, header ...string) {
-			t.Helper()
-			if w := serve(h, line, header...); w.Code != status {
-				t.Errorf("%s %v: %d, want %d", line, header, w.Code, status)
-			}
-		}
-		times(3, h, "GET /")
-		want(429, "POST /")
-		want(204, "GET /") // costs less
-		want(429, "GET /")
-		want(204, "POST /", "Tier", "pro")
-		want(429, "GET /", "Tier", "pro")
-		rule.Limit = algorithms.PerHour(8)
-		setRules(t, m, rule)
-		want(204, "POST /")
-		want(429, "GET /")
-		rule.Limit = algorithms.PerHour(7)
-		setRules(t, m, rule)
-		want(429, "GET /")
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
@@ -62,27 +63,42 @@ func withoutReset(text string) string {
 	return strings.Join(kept, " ")
 }
 
-// At its denial a hidden rule says when to come back, and no more.
+// At its denial a hidden rule says when to come back, and no more: not that it bans, nor that
+// nobody can count.
 func TestAHiddenDenialIsUnnamed(t *testing.T) {
-	for name, denied := range map[string]func(http.ResponseWriter, *http.Request, algorithms.Decision){
-		"by default": nil,
-		"by the application, which shows all that it is given": func(w http.ResponseWriter, _ *http.Request, d algorithms.Decision) {
-			w.WriteHeader(headers.Status(d))
-			fmt.Fprintf(w, "%+v", d)
-		},
+	for name, c := range map[string]struct {
+		change func(*ratelimit.Config)
+		status int
+		retry  string // "" for any
+	}{
+		"by default": {func(*ratelimit.Config) {}, http.StatusTooManyRequests, ""},
+		"by the application, which shows all that it is given": {func(c *ratelimit.Config) {
+			c.Denied = func(w http.ResponseWriter, _ *http.Request, d algorithms.Decision) {
+				w.WriteHeader(headers.Status(d))
+				fmt.Fprintf(w, "%+v", d)
+			}
+		}, http.StatusTooManyRequests, ""},
+		"by a ban": {func(c *ratelimit.Config) { c.Rules[1].Ban = ratelimit.Ban{After: 1, For: 24 * time.Hour} }, http.StatusTooManyRequests, "86400"},
+		"failing closed": {func(c *ratelimit.Config) {
+			c.Limiter, c.Rules[0].Fail, c.Rules[1].Fail = new(failing), failmode.Open, failmode.Closed
+		}, http.StatusServiceUnavailable, "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: logins(2), Headers: bothFields, Denied: denied}).Handler(ok)
-			login(h, "victim")
-			login(h, "victim")
+			config := ratelimit.Config{Limiter: new(algorithms.Memory), Rules: logins(2), Headers: bothFields}
+			c.change(&config)
+			h := mustNew(t, config).Handler(ok)
+			for range 4 { // the third may begin a ban
+				login(h, "victim")
+			}
 			w := login(h, "victim")
-			if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" || w.Header().Get("RateLimit") != "" {
+			retry := w.Header().Get("Retry-After")
+			if w.Code != c.status || retry == "" || c.retry != "" && retry != c.retry || w.Header().Get("RateLimit") != "" {
 				t.Errorf("%d %v", w.Code, w.Header())
 			}
 			if got, ok := w.Header()["X-Ratelimit-Remaining"]; ok {
 				t.Errorf("remaining %s, of a rule that had room", got)
 			}
-			if text := told(w); strings.Contains(text, "login-account") || strings.Contains(text, "victim") {
+			if text := told(w); strings.Contains(text, "login-account") || strings.Contains(text, "victim") || strings.Contains(text, headers.AbnormalUsageDetected) {
 				t.Errorf("named: %s", text)
 			}
 		})
@@ -118,16 +134,5 @@ func TestTheApplicationSeesHiddenRules(t *testing.T) {
 	d, err := m.Take(post("/login", formType, "account=victim"))
 	if r, ok := d.Result("login-account"); err != nil || !ok || !r.Denies() {
 		t.Errorf("%+v, %v", d, err)
-	}
-}
-
-// Where nobody can count, a hidden rule that fails closed answers 503 unnamed.
-func TestAHiddenRuleThatFailsClosed(t *testing.T) {
-	rules := logins(5)
-	rules[0].Fail, rules[1].Fail = failmode.Open, failmode.Closed
-	h := mustNew(t, ratelimit.Config{Limiter: new(failing), Rules: rules}).Handler(ok)
-	w := login(h, "victim")
-	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || strings.Contains(told(w), "login") {
-		t.Error(told(w))
 	}
 }

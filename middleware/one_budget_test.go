@@ -34,6 +34,20 @@ func (c distantClient) Process(ctx context.Context, cmd redis.Cmder) error {
 	return c.Client.Process(context.WithoutCancel(ctx), cmd)
 }
 
+const budget = 50 * time.Millisecond
+
+// distant is a Guard of a Redis that is far away and empty. It ends with what it has left behind.
+func distant(t *testing.T, srv *redistest.Server, away time.Duration) *failmode.Guard {
+	client := srv.Client(t)
+	client.FlushAll(t.Context())
+	g := &failmode.Guard{Limiter: &algorithms.Redis{Client: distantClient{client, away}, Namespace: "test", Budget: budget}, Instances: 1, Logger: slog.New(slog.DiscardHandler)}
+	t.Cleanup(func() {
+		_ = g.Close()
+		time.Sleep(time.Second)
+	})
+	return g
+}
+
 // lateBody is a body that arrives after a while.
 type lateBody struct {
 	io.Reader
@@ -48,7 +62,6 @@ func (b lateBody) Read(p []byte) (int, error) {
 // All that a request waits for decisions is within one budget: for other requests, for
 // Redis, and in chained middlewares. The time that its body takes does not count.
 func TestARequestWaitsOneBudget(t *testing.T) {
-	const budget = 50 * time.Millisecond
 	srv := redistest.Start(t)
 	one := func(r middleware.Rule) [][]middleware.Rule { return [][]middleware.Rule{{r}} }
 	refills := middleware.Rule{Name: "refills", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 40, Period: time.Second, Burst: 1, Algorithm: algorithms.TokenBucket}}
@@ -75,11 +88,7 @@ func TestARequestWaitsOneBudget(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client := srv.Client(t)
-				client.FlushAll(t.Context())
-				g := &failmode.Guard{Limiter: &algorithms.Redis{Client: distantClient{client, c.away}, Namespace: "test", Budget: budget}, Instances: 1, Logger: slog.New(slog.DiscardHandler)}
-				defer time.Sleep(time.Second) // until what is left behind has ended
-				defer g.Close()
+				g := distant(t, srv, c.away)
 				var others atomic.Int64 // rules that others than Redis decided
 				handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					d, _ := middleware.FromContext(r.Context())
@@ -91,11 +100,7 @@ func TestARequestWaitsOneBudget(t *testing.T) {
 					w.WriteHeader(http.StatusUnauthorized)
 				}))
 				for i := len(c.chain) - 1; i >= 0; i-- {
-					m, err := middleware.New(middleware.Config{Limiter: g, Rules: c.chain[i], Logger: slog.New(slog.DiscardHandler)})
-					if err != nil {
-						t.Fatal(err)
-					}
-					handler = m.Handler(handler)
+					handler = mustNew(t, middleware.Config{Limiter: g, Rules: c.chain[i]}).Handler(handler)
 				}
 				send := func() {
 					r := httptest.NewRequest(http.MethodPost, "/", lateBody{strings.NewReader(`{"user":"ada"}`), c.body})
@@ -126,13 +131,10 @@ func TestARequestWaitsOneBudget(t *testing.T) {
 
 // Add has a budget of its own, each time, however long the request has waited before.
 func TestAddHasABudgetOfItsOwn(t *testing.T) {
-	const budget, away, adds = 50 * time.Millisecond, 35 * time.Millisecond, 10
+	const away, adds = 35 * time.Millisecond, 10
 	srv := redistest.Start(t)
 	synctest.Test(t, func(t *testing.T) {
-		client := srv.Client(t)
-		g := &failmode.Guard{Limiter: &algorithms.Redis{Client: distantClient{client, away}, Namespace: "test", Budget: budget}, Instances: 1, Logger: slog.New(slog.DiscardHandler)}
-		defer time.Sleep(time.Second) // until what is left behind has ended
-		defer g.Close()
+		g := distant(t, srv, away)
 		handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			for range adds {
 				begun := time.Now()
@@ -145,11 +147,7 @@ func TestAddHasABudgetOfItsOwn(t *testing.T) {
 			}
 		})
 		rule := middleware.Rule{Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(100)}
-		m, err := middleware.New(middleware.Config{Limiter: g, Rules: []middleware.Rule{rule}, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.Handler(handler).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil))
+		serve(mustNew(t, middleware.Config{Limiter: g, Rules: []middleware.Rule{rule}}).Handler(handler), "POST /")
 	})
 	check := algorithms.Check{Rule: "r", Key: "192.0.2.1", Limit: algorithms.PerHour(100)}
 	d, err := (&algorithms.Redis{Client: srv.Client(t), Namespace: "test"}).Peek(t.Context(), check)

@@ -149,25 +149,11 @@ func TestAStrikeByAnyWindow(t *testing.T) {
 	}
 }
 
-// A settlement is of all windows, in one call.
-func TestWindowsAreSettledTogether(t *testing.T) {
-	rule := plan(fixedIn(100, time.Minute), algorithms.PerMonth(1000, "UTC"))
-	rule.Cost = 10
-	var results []algorithms.Result
-	m := mustNew(t, ratelimit.Config{Limiter: &algorithms.Memory{Now: func() time.Time { return noon }}, Rules: []ratelimit.Rule{rule},
-		Settled: func(_ *http.Request, d algorithms.Decision) { results = d.Results }})
-	serve(m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if err := ratelimit.Settle(r.Context(), "plan", 40); err != nil {
-			t.Error(err)
-		}
-	})), "GET /")
-	if len(results) != 2 || results[0].Remaining != 60 || results[1].Remaining != 960 {
-		t.Errorf("%+v", results)
-	}
-
+// A charge by the status is of all windows.
+func TestWindowsAreChargedTogether(t *testing.T) {
 	charged := plan(fixedIn(5, time.Minute), algorithms.PerMonth(10, "UTC"))
 	charged.ChargeOn = []int{401}
-	m = mustNew(t, ratelimit.Config{Limiter: &algorithms.Memory{Now: func() time.Time { return noon }}, Rules: []ratelimit.Rule{charged}})
+	m := mustNew(t, ratelimit.Config{Limiter: &algorithms.Memory{Now: func() time.Time { return noon }}, Rules: []ratelimit.Rule{charged}})
 	for _, c := range []struct {
 		status int
 		left   [2]int64
@@ -237,11 +223,17 @@ func TestResultOfSeveralWindows(t *testing.T) {
 	}
 }
 
-// A sliding window and a bucket of one period are two counts, also where their algorithms
-// are left out.
-func TestAddToTwoAlgorithmsOfOnePeriod(t *testing.T) {
-	for _, cost := range []int64{0, 5, 25, 30, 47} {
-		rule := plan(algorithms.Limit{Rate: 1000, Period: time.Hour}, algorithms.Limit{Rate: 1000, Period: time.Hour, Burst: 1000})
+// What is added and settled is so in all windows. A sliding window and a bucket of one period
+// are two counts, also where their algorithms are left out.
+func TestWindowsAreSettledTogether(t *testing.T) {
+	hour := algorithms.Limit{Rate: 1000, Period: time.Hour}
+	bucket := hour
+	bucket.Burst = 1000
+	for i, cost := range []int64{0, 5, 25, 30, 47, 0, 5, 25, 30, 47} {
+		rule := plan(hour, bucket)
+		if i >= 5 {
+			rule = plan(fixedIn(1000, time.Minute), algorithms.PerMonth(1000, "UTC"))
+		}
 		rule.Cost = 10
 		m := mustNew(t, ratelimit.Config{
 			Limiter: &algorithms.Memory{Now: func() time.Time { return noon }}, Rules: []ratelimit.Rule{rule},
