@@ -3,6 +3,7 @@ package algorithms
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -53,25 +54,54 @@ func TestClusterUnderLoad(t *testing.T) {
 	}
 	first := firstOf(t, r, old)
 
-	load := startLoad(t, r, goroutines, requests)
+	var now, decided, took atomic.Int64 // which request, how many in all, and how long the denied ones
+	got, enoughLoad := tally{admitted: make([]int64, phases)}, errors.New("enough")
+	ctx, stop := context.WithCancelCause(t.Context())
+	defer stop(nil)
+	var load sync.WaitGroup
+	for g := range goroutines {
+		load.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				i, begin := now.Load(), time.Now()
+				d, err := r.Take(ctx, rotated(requests[i], n+g)...)
+				if err := cmp.Or(err, errOf(d)); err != nil {
+					stop(err)
+				}
+				if d.Allowed {
+					atomic.AddInt64(&got.admitted[i], 1)
+				} else {
+					took.Add(int64(time.Since(begin)))
+				}
+				decided.Add(1)
+			}
+		})
+	}
+	more := func(n int64) { // until so many more have been decided
+		for until := decided.Load() + n; decided.Load() < until && ctx.Err() == nil; {
+			time.Sleep(time.Millisecond)
+		}
+	}
 	begin := time.Now()
 	for phase := range requests {
 		var finish []func()
 		for _, key := range keys {
 			finish = append(finish, cluster.BeginMigration(t, slotOf(t, cluster, key)))
 		}
-		load.next(phase, enough) // half moved
+		now.Store(int64(phase))
+		more(enough) // half moved
 		for _, f := range finish {
 			f()
 		}
-		load.wait(goroutines) // moved
+		more(goroutines) // moved
 	}
-	got, err := load.stop()
-	if err != nil {
+	stop(enoughLoad)
+	load.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, enoughLoad) {
 		t.Fatal(err)
 	}
+	got.took = time.Duration(took.Load())
 	t.Logf("%d slots moved %d times in %s, under %d requests, admitted %d",
-		len(keys), phases, time.Since(begin).Round(time.Millisecond), load.requests, got.admitted)
+		len(keys), phases, time.Since(begin).Round(time.Millisecond), decided.Load(), got.admitted)
 
 	for i, n := range got.admitted {
 		if n != limit {
@@ -159,71 +189,4 @@ func slotOf(t *testing.T, cluster *redistest.Cluster, key string) int {
 		t.Fatal(err)
 	}
 	return int(slot)
-}
-
-// A load is goroutines that take one of several requests again and again.
-type load struct {
-	mu       sync.Mutex
-	more     *sync.Cond
-	current  atomic.Int64
-	requests int
-	failed   error
-	all      tally
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
-}
-
-func startLoad(t *testing.T, l Limiter, goroutines int, requests [][]Check) *load {
-	ctx, cancel := context.WithCancel(t.Context())
-	w := &load{cancel: cancel, all: tally{admitted: make([]int64, len(requests))}}
-	w.more = sync.NewCond(&w.mu)
-	t.Cleanup(func() { _, _ = w.stop() })
-	for g := range goroutines {
-		w.running.Go(func() {
-			for n := 0; ctx.Err() == nil; n++ {
-				i := w.current.Load()
-				begin := time.Now()
-				d, err := l.Take(ctx, rotated(requests[i], n+g)...)
-				w.note(i, d.Allowed, time.Since(begin), cmp.Or(err, errOf(d)))
-			}
-		})
-	}
-	return w
-}
-
-func (w *load) note(i int64, allowed bool, took time.Duration, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.requests++
-	if allowed {
-		w.all.admitted[i]++
-	} else {
-		w.all.took += took
-	}
-	if err != nil {
-		w.failed = err
-		w.cancel()
-	}
-	w.more.Broadcast()
-}
-
-// next goes on to a request and waits.
-func (w *load) next(i, n int) {
-	w.current.Store(int64(i))
-	w.wait(n)
-}
-
-// wait waits until n more requests have been decided, or one has failed.
-func (w *load) wait(n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for until := w.requests + n; w.requests < until && w.failed == nil; {
-		w.more.Wait()
-	}
-}
-
-func (w *load) stop() (tally, error) {
-	w.cancel()
-	w.running.Wait()
-	return w.all, w.failed
 }

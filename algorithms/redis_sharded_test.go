@@ -16,44 +16,36 @@ import (
 	"github.com/seed75154129/ratelimit/internal/script"
 )
 
-// A flushHook is a go-redis hook around each flush of a pipeline.
-type flushHook func(cmds []redis.Cmder, send func([]redis.Cmder) error) error
+// An onSettling is a go-redis hook around each flush that settles.
+type onSettling func(cmds []redis.Cmder, send func() error) error
 
-func (flushHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (onSettling) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (flushHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h onSettling) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return h.around([]redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
+	}
+}
 
-func (h flushHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h onSettling) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		return h(cmds, func(cmds []redis.Cmder) error { return next(ctx, cmds) })
+		return h.around(cmds, func() error { return next(ctx, cmds) })
 	}
 }
 
-// beforeSettling runs a function before each flush of a pipeline that settles.
-func beforeSettling(f func()) flushHook {
-	return func(cmds []redis.Cmder, send func([]redis.Cmder) error) error {
-		if settles(cmds) {
-			f()
-		}
-		return send(cmds)
+func (h onSettling) around(cmds []redis.Cmder, send func() error) error {
+	if slices.Contains(cmds[0].Args(), any(script.Settle.SHA())) {
+		return h(cmds, send)
 	}
+	return send()
 }
 
-func settles(cmds []redis.Cmder) bool {
-	return slices.Contains(cmds[0].Args(), any(script.Settle.SHA()))
-}
-
-// failSettling fails all settlements.
-func failSettling(err error) flushHook {
-	return func(cmds []redis.Cmder, send func([]redis.Cmder) error) error {
-		if !settles(cmds) {
-			return send(cmds)
-		}
-		for _, cmd := range cmds {
-			cmd.SetErr(err)
-		}
-		return err
+// failed gives all commands an error.
+func failed(cmds []redis.Cmder, err error) error {
+	for _, cmd := range cmds {
+		cmd.SetErr(err)
 	}
+	return err
 }
 
 // A charge that certainly stands is the caller's to settle. One that may have
@@ -65,7 +57,7 @@ func TestChargesThatCouldNotBeGivenBack(t *testing.T) {
 		io.EOF: 0,
 	} {
 		client := srv.Client(t)
-		client.AddHook(failSettling(err))
+		client.AddHook(onSettling(func(cmds []redis.Cmder, _ func() error) error { return failed(cmds, err) }))
 		r := &Redis{Client: client, Namespace: fmt.Sprint("charged", charged), Sharded: true, Budget: roomy}
 		checks := []Check{{Rule: "wide", Key: "w", Limit: perDay(10)}, {Rule: "full", Key: "f", Limit: perDay(1)}}
 		if _, err := r.Take(t.Context(), checks[1]); err != nil {
@@ -143,10 +135,11 @@ func testAServerThatHangs(t *testing.T, cluster *redistest.Cluster) {
 			client := redis.NewClusterClient(FailFast(&options))
 			defer client.Close()
 			var settling func()
-			client.AddHook(beforeSettling(func() {
+			client.AddHook(onSettling(func(_ []redis.Cmder, send func() error) error {
 				if settling != nil {
 					settling()
 				}
+				return send()
 			}))
 			r := &Redis{Client: client, Namespace: "hang", Budget: 300 * time.Millisecond}
 			hung, well, full := check(client, name+"h", 0, 100), check(client, name+"w", 1, 100), check(client, name+"f", 2, 1)

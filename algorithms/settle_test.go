@@ -112,8 +112,16 @@ func TestSettlingAgainAfterAnError(t *testing.T) {
 			t.Run(fmt.Sprint(name, " sharded=", sharded), func(t *testing.T) {
 				client := srv.Client(t)
 				client.FlushAll(t.Context())
-				lost := &losing{err: c.err, executed: c.executed}
-				client.AddHook(lost)
+				var lose atomic.Bool // the answer to the next settlement
+				client.AddHook(onSettling(func(cmds []redis.Cmder, send func() error) error {
+					if !lose.CompareAndSwap(true, false) {
+						return send()
+					}
+					if c.executed {
+						_ = send()
+					}
+					return failed(cmds, c.err)
+				}))
 				r := &Redis{Client: client, Namespace: "test", Sharded: sharded, Budget: roomy}
 				if err := storeOf(r).Warm(t.Context()); err != nil {
 					t.Fatal(err)
@@ -121,7 +129,7 @@ func TestSettlingAgainAfterAnError(t *testing.T) {
 				check := Check{Rule: "r", Key: "k", Limit: perDay(100), Cost: 10}
 				mustTake(t, r, check) // of another
 				result := mustTake(t, r, check)[0]
-				lost.next.Store(true)
+				lose.Store(true)
 				results, err := r.Settle(t.Context(), Charge{Result: result, Cost: c.cost})
 				if err == nil || len(results) != 1 || results[0].Err == nil {
 					t.Fatalf("%+v, %v", results, err)
@@ -190,42 +198,6 @@ func testSettlingWhereAShardIsAway(t *testing.T, cluster *redistest.Cluster) {
 	if got := left(); got[0] != want[0] || got[1] > want[1] || got[2] != want[2] {
 		t.Errorf("%d left, want %d", got, want)
 	}
-}
-
-// losing is a go-redis hook that loses the answer to the next settlement.
-type losing struct {
-	next     atomic.Bool
-	executed bool
-	err      error
-}
-
-func (*losing) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (l *losing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		return l.lose([]redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
-	}
-}
-
-func (l *losing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		return l.lose(cmds, func() error { return next(ctx, cmds) })
-	}
-}
-
-func (l *losing) lose(cmds []redis.Cmder, send func() error) error {
-	if !settles(cmds) || !l.next.CompareAndSwap(true, false) {
-		return send()
-	}
-	if l.executed {
-		if err := send(); l.err == nil {
-			return err
-		}
-	}
-	for _, cmd := range cmds {
-		cmd.SetErr(l.err)
-	}
-	return l.err
 }
 
 // A Take in memory allocates its results, and nothing else.
