@@ -4,10 +4,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path"
-	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -17,12 +16,18 @@ var declared = regexp.MustCompile("\\[`([A-Za-z]\\w*(?:\\.[A-Za-z]\\w*)?)`\\]\\(
 
 // A page that links a name such as `Guard.Take` to a file names what that file declares.
 func TestLinksToCodeNameWhatIsThere(t *testing.T) {
+	declares := map[string][]string{}
+	for _, f := range files(t) {
+		if ext := path.Ext(f.path); ext == ".go" || ext == ".lua" {
+			declares[f.path] = declaredIn(t, f)
+		}
+	}
 	seen := 0
 	for _, p := range pages(t) {
 		for _, m := range declared.FindAllStringSubmatch(strings.Join(p.lines, "\n"), -1) {
 			if name, file := m[1], path.Join(path.Dir(p.path), m[2]); name != path.Base(file) {
 				seen++
-				if !declares(t, file, name) {
+				if !slices.Contains(declares[file], name) {
 					t.Errorf("%s: %s declares no %s", p.path, file, name)
 				}
 			}
@@ -31,56 +36,50 @@ func TestLinksToCodeNameWhatIsThere(t *testing.T) {
 	if seen < 30 {
 		t.Errorf("%d names seen", seen)
 	}
-	for name, want := range map[string]bool{"page": true, "page.links": true, "links": false, "declared": true, "undeclared": false} {
-		if got := declares(t, "internal/docs/links_test.go", name) || declares(t, "internal/docs/pages_test.go", name) || declares(t, "internal/docs/declared_test.go", name); got != want {
-			t.Errorf("%s: %t", name, got)
-		}
-	}
 }
 
-// declares reports whether a file has a function, a method with its receiver's name, a type
-// or a variable of this name.
-func declares(t *testing.T, file, name string) bool {
+var luaFunction = regexp.MustCompile(`(?m)^local function (\w+)\(`)
+
+// declaredIn returns the functions, methods with their receivers' names, types and variables
+// of a file of Go, or the functions of one of Lua.
+func declaredIn(t *testing.T, f file) (names []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
+	if path.Ext(f.path) == ".lua" {
+		for _, m := range luaFunction.FindAllStringSubmatch(f.text, -1) {
+			names = append(names, m[1])
+		}
+		return names
+	}
+	parsed, err := parser.ParseFile(token.NewFileSet(), f.path, f.text, parser.SkipObjectResolution)
 	if err != nil {
 		t.Error(err)
-		return false
-	}
-	if path.Ext(file) == ".lua" {
-		return strings.Contains(string(text), "\nlocal function "+name+"(")
-	}
-	parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.SkipObjectResolution)
-	if err != nil {
-		t.Error(err)
-		return false
+		return nil
 	}
 	for _, decl := range parsed.Decls {
-		switch d := decl.(type) {
-		case *ast.FuncDecl:
-			full := d.Name.Name
-			if d.Recv != nil {
-				full = receiver(d.Recv.List[0].Type) + "." + full
-			}
-			if full == name {
-				return true
-			}
-		case *ast.GenDecl:
-			for _, spec := range d.Specs {
-				switch s := spec.(type) {
-				case *ast.TypeSpec:
-					if s.Name.Name == name {
-						return true
-					}
-				case *ast.ValueSpec:
-					for _, n := range s.Names {
-						if n.Name == name {
-							return true
-						}
-					}
+		names = append(names, namesOf(decl)...)
+	}
+	return names
+}
+
+// namesOf returns what a declaration names.
+func namesOf(decl ast.Decl) (names []string) {
+	switch d := decl.(type) {
+	case *ast.FuncDecl:
+		if d.Recv != nil {
+			return []string{receiver(d.Recv.List[0].Type) + "." + d.Name.Name}
+		}
+		return []string{d.Name.Name}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch s := spec.(type) {
+			case *ast.TypeSpec:
+				names = append(names, s.Name.Name)
+			case *ast.ValueSpec:
+				for _, n := range s.Names {
+					names = append(names, n.Name)
 				}
 			}
 		}
 	}
-	return false
+	return names
 }

@@ -24,26 +24,12 @@ func withoutSlidingLog(text string) (found []string) {
 
 // Pages, examples and rule files have one answer to which algorithm logins need.
 func TestLoginsAreLimitedBySlidingLogs(t *testing.T) {
-	for text, wrong := range map[string]int{
+	wantNone(t, shape{seen: loginLimit, least: 15, wrong: withoutSlidingLog, samples: map[string]int{
 		"- name: login\n  key: ip\n  limit: 5/1m sliding_log":   0,
 		"{name: login, key: ip, limit: 5/1m}":                   1,
 		"{name: login-ip, key: ip, limit: [5/1m fixed_window]}": 1,
 		`{Name: "login", Limit: algorithms.PerMinute(5)}`:       1,
 		`{Name: "login", Limit: perIP}`:                         0,
 		"Name:  \"login\",\nLimit: algorithms.Limit{Algorithm: algorithms.SlidingLog},\nName: \"login\",\nLimit: algorithms.Limit{Algorithm: algorithms.GCRA},": 1,
-	} {
-		if got := withoutSlidingLog(text); len(got) != wrong {
-			t.Errorf("%q: %q", text, got)
-		}
-	}
-	seen := 0
-	forEachText(t, func(name, text string) {
-		seen += len(loginLimit.FindAll([]byte(text), -1))
-		for _, limit := range withoutSlidingLog(text) {
-			t.Errorf("%s: a rule for logins has %q; a sliding_log admits no more than the limit in any period", name, limit)
-		}
-	}, "testdata/rules/bad", "testdata/rules/good", "docs/design")
-	if seen < 15 {
-		t.Errorf("%d rules seen", seen)
-	}
+	}, mend: "a sliding_log admits no more than the limit in any period", without: []string{"testdata/rules/bad", "testdata/rules/good", "docs/design"}})
 }

@@ -1,11 +1,8 @@
 package docs
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -27,7 +24,7 @@ var (
 // A claim names what shows it. Every test, benchmark, make target and file that a
 // page or a doc.go names is there. CHANGELOG.md tells of the past, so it is left out.
 func TestWhatPagesNameIsThere(t *testing.T) {
-	tests, files := functions(t)
+	tests, files := tests(t)
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +36,7 @@ func TestWhatPagesNameIsThere(t *testing.T) {
 		}
 	}
 	seen := 0
-	for _, p := range append(pages(t), files.docs(t)...) {
+	for _, p := range append(pages(t), docs(t)...) {
 		if p.path == "CHANGELOG.md" {
 			continue
 		}
@@ -98,57 +95,32 @@ type (
 	paths         []string
 )
 
-// functions returns the tests by folder, and the paths of all files.
-func functions(t *testing.T) (testsByFolder, paths) {
+// tests returns the tests by folder, and the paths of all files.
+func tests(t *testing.T) (testsByFolder, paths) {
 	t.Helper()
 	tests := make(testsByFolder)
-	var files paths
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			if name := entry.Name(); err == nil && path != root && (name == ".git" || name == "bin" || name == "node_modules") {
-				return filepath.SkipDir
-			}
-			return err
+	var all paths
+	for _, f := range files(t) {
+		all = append(all, f.path)
+		if !strings.HasSuffix(f.path, "_test.go") {
+			continue
 		}
-		relative, err := filepath.Rel(root, path)
-		if err != nil {
-			return err
-		}
-		relative = filepath.ToSlash(relative)
-		files = append(files, relative)
-		if !strings.HasSuffix(path, "_test.go") {
-			return nil
-		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		folder := filepath.ToSlash(filepath.Dir(relative))
-		for _, decl := range parsed.Decls {
-			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && testName.MatchString(f.Name.Name) {
-				tests[folder] = append(tests[folder], f.Name.Name)
+		for _, name := range declaredIn(t, f) {
+			if folder := path.Dir(f.path); testName.MatchString(name) {
+				tests[folder] = append(tests[folder], name)
 			}
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	return tests, files
+	return tests, all
 }
 
 // docs returns the doc.go files, whose comments are pages in all but name.
-func (files paths) docs(t *testing.T) (found []page) {
+func docs(t *testing.T) (found []page) {
 	t.Helper()
-	for _, file := range files {
-		if filepath.Base(file) != "doc.go" {
-			continue
+	for _, f := range files(t) {
+		if path.Base(f.path) == "doc.go" {
+			found = append(found, newPage(f.path, strings.ReplaceAll(strings.ReplaceAll(f.text, "// ", ""), "//\n", "\n")))
 		}
-		text, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		found = append(found, newPage(file, strings.ReplaceAll(strings.ReplaceAll(string(text), "// ", ""), "//\n", "\n")))
 	}
 	return found
 }

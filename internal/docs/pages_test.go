@@ -3,11 +3,52 @@ package docs
 import (
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
+
+// A file is one of the repository.
+type file struct {
+	path string // from the root, with slashes
+	text string
+}
+
+// files returns the repository's files, but for those of tools.
+func files(t *testing.T) []file {
+	t.Helper()
+	found, err := readAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+var readAll = sync.OnceValues(func() (found []file, err error) {
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		name := entry.Name()
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != root && (strings.HasPrefix(name, ".") && name != ".github" || name == "bin" || name == "node_modules"):
+			return filepath.SkipDir
+		case !entry.Type().IsRegular():
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(root, path)
+		found = append(found, file{filepath.ToSlash(relative), string(text)})
+		return err
+	})
+	return found, err
+})
 
 // A page is a Markdown file of the repository.
 type page struct {
@@ -19,29 +60,10 @@ type page struct {
 func pages(t *testing.T) []page {
 	t.Helper()
 	var found []page
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		name := entry.Name()
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && path != root && (strings.HasPrefix(name, ".") || name == "bin" || name == "node_modules"):
-			return filepath.SkipDir
-		case entry.IsDir() || filepath.Ext(name) != ".md":
-			return nil
+	for _, f := range files(t) {
+		if path.Ext(f.path) == ".md" && !strings.HasPrefix(f.path, ".") {
+			found = append(found, newPage(f.path, f.text))
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		relative, err := filepath.Rel(root, path)
-		if err != nil {
-			return err
-		}
-		found = append(found, newPage(filepath.ToSlash(relative), string(text)))
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	if len(found) < 10 {
 		t.Fatalf("%d pages found", len(found))
@@ -105,31 +127,38 @@ func (p page) prose() []string {
 	return lines
 }
 
-// forEachText visits what readers see and copy: pages, rule files and Go, but for tests that
-// are no examples, CHANGELOG.md, and folders whose paths end in one of without.
-func forEachText(t *testing.T, visit func(name, text string), without ...string) {
+// A shape is one that what readers copy must not have.
+type shape struct {
+	seen    *regexp.Regexp // what may have it
+	least   int            // times that
+	wrong   func(text string) []string
+	samples map[string]int // texts, and how often they are wrong
+	mend    string
+	without []string // folders
+}
+
+// wantNone looks for a shape in what readers see and copy: pages, rule files and Go, but for
+// tests that are no examples, and CHANGELOG.md.
+func wantNone(t *testing.T, of shape) {
 	t.Helper()
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		name := filepath.ToSlash(path)
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || slices.ContainsFunc(without, func(end string) bool { return strings.HasSuffix(name, end) })):
-			return filepath.SkipDir
-		case entry.IsDir() || strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(entry.Name(), "example") || entry.Name() == "CHANGELOG.md":
-			return nil
+	for text, wrong := range of.samples {
+		if got := of.wrong(text); len(got) != wrong {
+			t.Errorf("%q: %q", text, got)
 		}
-		switch filepath.Ext(name) {
-		case ".md", ".go", ".yaml", ".json":
-			text, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			visit(name, string(text))
+	}
+	seen := 0
+	for _, f := range files(t) {
+		test := strings.HasSuffix(f.path, "_test.go") && !strings.HasPrefix(path.Base(f.path), "example")
+		in := func(folder string) bool { return strings.HasPrefix(f.path, folder+"/") }
+		if test || f.path == "CHANGELOG.md" || strings.HasPrefix(f.path, ".") || slices.ContainsFunc(of.without, in) || !slices.Contains([]string{".md", ".go", ".yaml", ".json"}, path.Ext(f.path)) {
+			continue
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
+		seen += len(of.seen.FindAllString(f.text, -1))
+		for _, wrong := range of.wrong(f.text) {
+			t.Errorf("%s: %s: %s", f.path, wrong, of.mend)
+		}
+	}
+	if seen < of.least {
+		t.Errorf("%d seen, want %d", seen, of.least)
 	}
 }

@@ -82,7 +82,7 @@ func smallWindows(text string) (found []string) {
 
 // What readers copy does not make the middleware warn of it.
 func TestSmallLimitsNameTheirAlgorithm(t *testing.T) {
-	for text, wrong := range map[string]int{
+	wantNone(t, shape{seen: smallLimit, least: 20, wrong: smallWindows, samples: map[string]int{
 		"limit: 5/1m":                              1,
 		"limit: 5/1m # a comment with an _":        1,
 		"limit: 5/1m sliding_log":                  0,
@@ -96,19 +96,5 @@ func TestSmallLimitsNameTheirAlgorithm(t *testing.T) {
 		`ratelimit.MustParse("5/30m")`:             1,
 		`ratelimit.MustParse("5/1m burst 9")`:      0,
 		`ratelimit.MustParse("5/30m sliding_log")`: 0,
-	} {
-		if got := smallWindows(text); len(got) != wrong {
-			t.Errorf("%q: %q", text, got)
-		}
-	}
-	seen := 0
-	forEachText(t, func(name, text string) {
-		seen += len(smallLimit.FindAll([]byte(text), -1))
-		for _, limit := range smallWindows(text) {
-			t.Errorf("%s: %s: name the algorithm, such as sliding_log, or write ten units or more", name, limit)
-		}
-	}, "testdata/rules/bad")
-	if seen < 20 {
-		t.Errorf("%d limits seen", seen)
-	}
+	}, mend: "name the algorithm, such as sliding_log, or write ten units or more", without: []string{"testdata/rules/bad"}})
 }

@@ -16,7 +16,7 @@ package script
 // A step writes nothing: it says how to write its state. All keys are read before any is
 // written. So a script that meets a value that is no state fails without a write. Its
 // checks are then sent one by one, so that only that one is undecided
-// (TestAForeignValueTakesNoOtherCheckAlong).
+// (TestHistories).
 //
 // # Cost
 //
@@ -34,7 +34,7 @@ package script
 //
 // Redis stores a text that is a number in a third less memory. So the units of a window
 // stand in the last six digits of its start, which are mostly zero: up to 999,999 units of
-// a fixed_window, or 999 in each of the two of a sliding_window (TestWindowsAreKeptAsNumbers).
+// a fixed_window, or 999 in each of the two of a sliding_window (TestEachFormHasItsName).
 //
 // A sliding_log is a list of times, each with the sum of all units up to it. So expiry and
 // RetryAfter are a binary search. One LTRIM removes what has left, at the next charge.
