@@ -448,29 +448,3 @@ func TestTakeHoldsUntilTheContextEnds(t *testing.T) {
 		t.Errorf("%d in flight, want the other's", n)
 	}
 }
-
-// A request that cannot wait for its turn gives its place back once, and not another's.
-func TestWhoCannotWaitFreesOnePlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &hook{check: func(c *algorithms.Check) { c.MaxDelay = 0 }} // as a limiter that does not know it
-		places := ratelimit.Rule{Name: "at-once", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(5)}
-		m := mustNew(t, ratelimit.Config{Limiter: l, Rules: []ratelimit.Rule{
-			places, {Name: "pace", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 1, Period: time.Hour, Burst: 9, Algorithm: algorithms.LeakyBucket}},
-		}})
-		var release func()
-		h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { release = ratelimit.Hold(r.Context()) }))
-		serve(h, "GET /")
-		for range 2 {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			w := do(h, request("GET /").WithContext(ctx))
-			cancel()
-			if n := used(t, &l.Memory, places); w.Code != http.StatusTooManyRequests || n != 1 {
-				t.Errorf("status %d, %d in flight; want 429, and the one that is held", w.Code, n)
-			}
-		}
-		release()
-		if n := used(t, &l.Memory, places); n != 0 {
-			t.Errorf("%d in flight, want none", n)
-		}
-	})
-}

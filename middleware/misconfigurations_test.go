@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-chi/chi/v5"
+	chimiddleware "github.com/go-chi/chi/v5/middleware"
+
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
@@ -73,16 +76,24 @@ func TestMisconfigurations(t *testing.T) {
 			}
 		})
 	}
+	chiRoute := keyfunc.Route(func(r *http.Request) string { return chi.RouteContext(r.Context()).RoutePattern() })
+	mux := http.NewServeMux()
+	mux.Handle("/{path}", ok)
+	realIP := func(m *ratelimit.Middleware) http.Handler {
+		return chimiddleware.RealIP(m.Handler(ok)) //nolint:staticcheck // the mistake that is looked for
+	}
 	none := keyfunc.Func(func(*http.Request) (string, error) { return "", nil })
 
 	for name, c := range map[string]struct {
 		change    func(*config, *rule)
-		handler   http.Handler // nil answers 204
-		forwarded string       // X-Forwarded-For, with the number of a client
-		err       string       // a part of New's error
-		hint      string       // a part of the only line of the log; "" where there is none
+		handler   http.Handler                             // nil answers 204
+		wrap      func(*ratelimit.Middleware) http.Handler // nil is its Handler
+		forwarded string                                   // X-Forwarded-For, with the number of a client
+		header    []string                                 // another one
+		err       string                                   // a part of New's error
+		hint      string                                   // a part of the only line of the log; "" where there is none
 	}{
-		"nothing": {change: func(*config, *rule) {}},
+		"nothing": {},
 
 		"a ban of those without a key":   {change: func(_ *config, r *rule) { r.Ban = ratelimit.Ban{After: 1, For: 2 * time.Hour} }}, // see TestWhoHasNoKeyIsNotBanned
 		"a ban for ever":                 {change: ban(hour, ratelimit.Ban{After: 1, For: 50 * 365 * 24 * time.Hour}), hint: "it bans for 18250 days"},
@@ -258,13 +269,91 @@ func TestMisconfigurations(t *testing.T) {
 		"bodies of some requests": {change: func(_ *config, r *rule) {
 			r.Key, r.Match = keyfunc.Required(keyfunc.BodyJSON("email", 1<<10), 400), []string{"GET /", "POST /"}
 		}},
+
+		"a trusted proxy":                       {change: trusting("192.0.2.0/24"), forwarded: "203.0.113.7"},
+		"an untrusted proxy":                    {forwarded: "203.0.113.7", hint: `rule "r": requests with X-Forwarded-For come from an address that is not trusted`},
+		"a proxy and its client on one machine": {change: trusting("192.0.2.0/24"), forwarded: "192.0.2.%d"},
+		"with RFC 7239":                         {header: []string{"Forwarded", "for=203.0.113.7"}, hint: `rule "r": requests with Forwarded come from an address that is not trusted`},
+		"an address rule that finds no address": {change: from(keyfunc.Header("Client"), rule{Name: "hops", Key: keyfunc.Proxies{Hops: 1}.IP(), Limit: perIP.Limit}), hint: `rule "hops": 1000 of the first 1000 requests had no key`},
+		"chi's RealIP in front":                 {forwarded: "203.0.113.7, 10.0.0.1", wrap: realIP, hint: `rule "r": RemoteAddr is what X-Forwarded-For says. If middleware in front, such as chi's RealIP, copies it, any client can choose its address: remove it, and use keyfunc.Proxies with the networks of your proxies. If there is none, the client made it up`},
+		"RealIP by X-Real-IP":                   {header: []string{"X-Real-IP", "203.0.113.7"}, wrap: realIP, hint: "RemoteAddr is what X-Real-Ip says"},
+		"X-Real-IP alone":                       {header: []string{"X-Real-IP", "203.0.113.7"}},
+
+		"twice": {wrap: func(m *ratelimit.Middleware) http.Handler { return m.Handler(m.Handler(ok)) },
+			hint: `a request was charged twice by rule "r", since it passed the same middleware twice`},
+		"two middlewares with one limiter": {wrap: func(m *ratelimit.Middleware) http.Handler {
+			return mustNew(t, config{Limiter: m.Limiter(), Rules: m.Rules()}).Handler(m.Handler(ok))
+		}, hint: `charged twice by rule "r"`},
+		"two with one limiter and other keys": {wrap: func(m *ratelimit.Middleware) http.Handler {
+			other := m.Rules()
+			other[0].Key = keyfunc.Join(keyfunc.IP, keyfunc.Everyone)
+			return mustNew(t, config{Limiter: m.Limiter(), Rules: other}).Handler(m.Handler(ok))
+		}},
+		"two middlewares are not twice": {wrap: func(m *ratelimit.Middleware) http.Handler {
+			return m.Handler(mustNew(t, config{Rules: m.Rules()}).Handler(ok))
+		}},
+		"messages behind Handler": {wrap: func(m *ratelimit.Middleware) http.Handler {
+			return m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				for range 3 {
+					if _, err := m.Take(r); err != nil {
+						t.Error(err)
+					}
+				}
+			}))
+		}},
+
+		"a route that chi does not know yet": {change: from(chiRoute), wrap: func(m *ratelimit.Middleware) http.Handler {
+			router := chi.NewRouter()
+			router.Use(m.Handler)
+			router.Handle("/*", ok)
+			return router
+		}, hint: `rule "r": no request has a route yet when its key is taken`},
+		"a route that net/http does not know yet": {change: from(keyfunc.Route(func(r *http.Request) string { return r.Pattern })),
+			wrap: func(m *ratelimit.Middleware) http.Handler { return m.Handler(mux) },
+			hint: `ask the router (net/http: keyfunc.Mux(mux); chi: keyfunc.Route with Find of the router that uses the middleware, as in ExampleRoute_chi)`},
+		"a route that is never known": {change: from(chiRoute), wrap: func(m *ratelimit.Middleware) http.Handler {
+			router := chi.NewRouter()
+			router.Handle("/*", ok)
+			return m.Handler(router)
+		}, hint: `rule "r": no request has a route yet when its key is taken`},
+		"a route that it knows": {change: from(chiRoute), wrap: func(m *ratelimit.Middleware) http.Handler {
+			router := chi.NewRouter()
+			router.With(m.Handler).Handle("/*", ok)
+			return router
+		}},
+		"a route on each route of a chi group": {change: from(chiRoute), wrap: func(m *ratelimit.Middleware) http.Handler {
+			router := chi.NewRouter()
+			router.Route("/", func(r chi.Router) { r.With(m.Handler).Handle("/*", ok) })
+			return router
+		}},
+		"requests to no route": {change: from(keyfunc.Mux(http.NewServeMux())), hint: `1000 of the first 1000 requests had no key ("keyfunc: no key: no pattern matches the request")`},
+		"some requests have no route": {change: from(keyfunc.Mux(mux)), wrap: func(m *ratelimit.Middleware) http.Handler {
+			n := 0
+			return m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				if n++; n == 1 {
+					times(50, m.Handler(ok), "GET /no/thing")
+				}
+			}))
+		}, hint: `50 of the first 1000 requests had no key ("keyfunc: no key: no pattern matches the request")`},
+
+		"nobody has a key":            {change: from(keyfunc.Header("User"), perIP), hint: `rule "r": 1000 of the first 1000 requests had no key ("keyfunc: no key: no header`},
+		"somebody has a key":          {change: from(keyfunc.First(keyfunc.Header("User"), keyfunc.Header("Client")), perIP)},
+		"nobody has the required key": {change: from(keyfunc.Required(keyfunc.Header("User"), 401), perIP)},
+		"an API key alone":            {change: from(keyfunc.APIKey("Client")), hint: `rule "r" is keyed by an API key`},
+		"an API key and per IP":       {change: from(keyfunc.APIKey("Client"), perIP)},
+		"first an API key alone":      {change: from(keyfunc.First(keyfunc.APIKey("Client"), keyfunc.IP)), hint: `rule "r" is keyed by an API key`},
+		"never matched":               {change: from(keyfunc.IP, perHour("typo", 1_000_000, "GET /nowhere")), hint: `rule "typo": 0 of the first 1000 requests matched it`},
+		"always skipped": {change: from(keyfunc.IP, rule{Name: "user", Key: keyfunc.Optional(keyfunc.Header("User")), Limit: perIP.Limit}),
+			hint: `rule "user": 1000 of the first 1000 requests were skipped by its Key`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
 			config := ratelimit.Config{Limiter: new(algorithms.Memory), DenialLogRate: -1, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 				Rules: []rule{{Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(1_000_000)}}}
 			r := config.Rules[0]
-			c.change(&config, &r)
+			if c.change != nil {
+				c.change(&config, &r)
+			}
 			config.Rules[0] = r
 			m, err := ratelimit.New(config)
 			if c.err != "" {
@@ -280,13 +369,19 @@ func TestMisconfigurations(t *testing.T) {
 				c.handler = ok
 			}
 			h := m.Handler(c.handler)
+			if c.wrap != nil {
+				h = c.wrap(m)
+			}
 			for i := range 1100 {
 				r := httptest.NewRequest(http.MethodPost, fmt.Sprint("/", i), strings.NewReader("email=a"))
+				for j := 0; j < len(c.header); j += 2 {
+					r.Header.Set(c.header[j], c.header[j+1])
+				}
 				r.RemoteAddr = fmt.Sprintf("192.0.2.%d:%d", i%200, i)
 				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 				r.Header.Set("Client", fmt.Sprint(i))
 				if c.forwarded != "" {
-					r.Header.Set("X-Forwarded-For", fmt.Sprintf(c.forwarded, i%200))
+					r.Header.Set("X-Forwarded-For", strings.ReplaceAll(c.forwarded, "%d", fmt.Sprint(i%200)))
 				}
 				if strings.HasPrefix(name, "bodies of") {
 					r.Method = http.MethodGet

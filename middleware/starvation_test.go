@@ -122,23 +122,31 @@ func TestTheBudgetIsNotWaited(t *testing.T) {
 	}
 }
 
-// A limiter of the user's own that ignores MaxDelay is corrected: what it
-// admitted too late is denied, and given back.
+// A limiter of the user's own that ignores MaxDelay is corrected: what it admitted too late is
+// denied, and given back, as is the place in flight, once, and not another's.
 func TestALimiterThatIgnoresMaxDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &hook{check: func(c *algorithms.Check) { c.MaxDelay = 0 }}
+		places := ratelimit.Rule{Name: "at-once", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(5)}
 		m := mustNew(t, ratelimit.Config{Limiter: l, Rules: []ratelimit.Rule{
-			perHour("wide", 1000),
+			perHour("wide", 1000), places,
 			{Name: "queue", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 1, Period: time.Second, Burst: 9, Algorithm: algorithms.LeakyBucket}},
 		}})
-		h := m.Handler(ok)
-		for i, want := range []int{http.StatusNoContent, http.StatusTooManyRequests, http.StatusTooManyRequests} {
+		var release func()
+		h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { release = ratelimit.Hold(r.Context()) }))
+		for i, want := range []int{http.StatusOK, http.StatusTooManyRequests, http.StatusTooManyRequests} {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			w := do(h, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
 			cancel()
 			if w.Code != want || want == http.StatusTooManyRequests && w.Header().Get("Retry-After") != "1" {
 				t.Errorf("request %d: %d %v", i, w.Code, w.Header())
 			}
+			if n := used(t, &l.Memory, places); n != 1 {
+				t.Errorf("request %d: %d in flight, want the one that is held", i, n)
+			}
+		}
+		if release(); used(t, &l.Memory, places) != 0 {
+			t.Error("in flight after the release")
 		}
 		untouched(t, m, httptest.NewRequest(http.MethodGet, "/", nil), 1, 999)
 	})

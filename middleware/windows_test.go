@@ -149,22 +149,6 @@ func TestAStrikeByAnyWindow(t *testing.T) {
 	}
 }
 
-// A charge by the status is of all windows.
-func TestWindowsAreChargedTogether(t *testing.T) {
-	charged := plan(fixedIn(5, time.Minute), algorithms.PerMonth(10, "UTC"))
-	charged.ChargeOn = []int{401}
-	m := mustNew(t, ratelimit.Config{Limiter: &algorithms.Memory{Now: func() time.Time { return noon }}, Rules: []ratelimit.Rule{charged}})
-	for _, c := range []struct {
-		status int
-		left   [2]int64
-	}{{200, [2]int64{5, 10}}, {401, [2]int64{4, 9}}} {
-		serve(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(c.status) })), "GET /")
-		if d, err := m.Peek(request("GET /")); err != nil || [2]int64{d.Results[0].Remaining, d.Results[1].Remaining} != c.left {
-			t.Errorf("%d: %+v %v", c.status, d, err)
-		}
-	}
-}
-
 // An upgrade keeps what was used, window by window; a customer without a window of the
 // rule counts in those of its tier only.
 func TestTiersOfSeveralWindows(t *testing.T) {
