@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/algorithms/limitertest"
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
@@ -414,71 +413,6 @@ func TestMistakesInAddAndSettle(t *testing.T) {
 }
 
 var tooTight = ratelimit.Rule{Name: "tight", Key: keyfunc.IP, Limit: algorithms.PerHour(2), CostFor: func(*http.Request) int64 { return 3 }}
-
-// 200 callers at once stream against 100,000 tokens a minute, with reservations that cover
-// the use. The count is never above the limit, and in the end it is what upstream says. What
-// a process has reserved when it dies stays charged.
-func TestTwoHundredStreams(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client, dead := limitertest.Redis(t), make(chan struct{})
-		guard := guardOf(t, client)
-		input, output := tokens(100_000, 0), tokens(100_000, 0)
-		input.Name, output.Name = "input", "output"
-		reserve := func(*http.Request) int64 { return 800 }
-		for _, r := range []*ratelimit.Rule{&input, &output} {
-			r.Limit.Period, r.CostFor = time.Minute, reserve
-		}
-		var upstream, settled atomic.Int64
-		m := mustNew(t, ratelimit.Config{Limiter: guard, Rules: []ratelimit.Rule{input, output}, Settled: func(_ *http.Request, d algorithms.Decision) {
-			r, _ := d.Result("output")
-			settled.Add(r.Charged)
-		}})
-		h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/dead" {
-				<-dead
-				return
-			}
-			n := int64(len(r.URL.Path)) * 97 % 800
-			for range n / 40 {
-				if err := ratelimit.Add(r.Context(), "output", 40); err != nil {
-					t.Error("stop, within the reservation")
-				}
-			}
-			upstream.Add(n)
-			switch n % 3 {
-			case 0: // the client leaves
-				_ = ratelimit.Add(r.Context(), "output", n%40)
-				panic(http.ErrAbortHandler)
-			case 1:
-				_ = ratelimit.Add(r.Context(), "output", n%40)
-			default: // upstream says what it was
-				if err := errors.Join(ratelimit.Settle(r.Context(), "input", 5), ratelimit.Settle(r.Context(), "output", n)); err != nil {
-					t.Error(err)
-				}
-			}
-			if n := used(t, guard, output); n > 100_000 {
-				t.Errorf("%d used", n)
-			}
-		}))
-		var callers sync.WaitGroup
-		for i := range 200 {
-			callers.Go(func() {
-				defer func() { _ = recover() }()
-				serve(h, "POST /"+strings.Repeat("x", i))
-			})
-		}
-		callers.Wait()
-		if n := used(t, guard, output); n != upstream.Load() || n != settled.Load() || n == 0 {
-			t.Errorf("%d counted, %d told to Settled; upstream says %d", n, settled.Load(), upstream.Load())
-		}
-		go serve(h, "POST /dead")
-		synctest.Wait()
-		if n := used(t, guardOf(t, client), output); n != upstream.Load()+800 {
-			t.Errorf("another process counts %d, want the reservation beside %d", n, upstream.Load())
-		}
-		close(dead)
-	})
-}
 
 // An Add that asks for too much does not deny those that ask beside it.
 func TestAddsBesideOneThatIsDenied(t *testing.T) {

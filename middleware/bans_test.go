@@ -395,9 +395,8 @@ func TestBansByHand(t *testing.T) {
 		times(3, m.Handler(ok), "POST /") // one passes, two strikes
 		about(0)
 		ban(time.Hour)
-		checks, err := m.Checks("login", "192.0.2.1")
-		if err != nil || m.Limiter().Reset(t.Context(), checks...) != nil {
-			t.Error("Reset")
+		if err := m.Limiter().Reset(t.Context(), checksOf(t, m, "login", "192.0.2.1")...); err != nil {
+			t.Error(err)
 		}
 		about(0)
 
@@ -551,7 +550,7 @@ func TestAForeignValueAtABan(t *testing.T) {
 		t.Fatal(keys)
 	}
 	client.Set(t.Context(), keys[0], "something else", 0)
-	if d, err := guard.Limiter.Peek(t.Context(), checksOf(t, m, "login")...); err != nil || d.Allowed || d.Results[0].Err != nil || d.Results[2].Err == nil {
+	if d, err := guard.Limiter.Peek(t.Context(), checksOf(t, m, "login", "192.0.2.1")...); err != nil || d.Allowed || d.Results[0].Err != nil || d.Results[2].Err == nil {
 		t.Errorf("%+v %v", d, err)
 	}
 	if w := serve(m.Handler(ok), "POST /"); w.Code != http.StatusNoContent { // the look is decided locally, in every mode
@@ -569,9 +568,9 @@ func TestAForeignValueAtABan(t *testing.T) {
 	}
 }
 
-func checksOf(t *testing.T, m *ratelimit.Middleware, rule string) []algorithms.Check {
+func checksOf(t *testing.T, m *ratelimit.Middleware, rule string, values ...string) []algorithms.Check {
 	t.Helper()
-	checks, err := m.Checks(rule, "192.0.2.1")
+	checks, err := m.Checks(rule, values...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,9 @@
 package middleware_test
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -62,19 +60,11 @@ func TestAnH2CHandlerBehindTheLimiter(t *testing.T) {
 
 	without := start(false)
 	for range 2 {
-		conn, err := net.Dial("tcp", without.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		fmt.Fprint(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := raw(t, without, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+		resp := response(t, conn)
 		if resp.StatusCode != http.StatusBadRequest || !resp.Close {
 			t.Errorf("status %d, closed %t; want 400 and the connection's end", resp.StatusCode, resp.Close)
 		}
-		resp.Body.Close()
 		conn.Close()
 	}
 	without.Close() // waits for the handlers

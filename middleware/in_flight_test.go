@@ -34,7 +34,7 @@ var twoAtOnce = []ratelimit.Rule{
 // inFlightNow is how many requests from this machine a rule counts.
 func inFlightNow(t *testing.T, m *ratelimit.Middleware, rule string) int64 {
 	t.Helper()
-	checks := mustChecks(t, m, rule)
+	checks := checksOf(t, m, rule, "127.0.0.1")
 	d, err := m.Limiter().Peek(t.Context(), checks...)
 	if err != nil {
 		t.Fatal(err)
@@ -170,12 +170,7 @@ func bubbled(t *testing.T, c ratelimit.Config, h http.HandlerFunc) (*ratelimit.M
 	t.Helper()
 	m := mustNew(t, c)
 	limited := m.Handler(h)
-	return m, func() int {
-		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
-		r.RemoteAddr = "127.0.0.1:1"
-		limited.ServeHTTP(w, r)
-		return w.Code
-	}
+	return m, func() int { return do(limited, from("127.0.0.1", request("GET /"))).Code }
 }
 
 // At most N run at once, and those that are denied hold nothing.
@@ -308,10 +303,7 @@ func TestStreamsThatNobodyReads(t *testing.T) {
 		synctest.Wait()
 		want("greedy", http.StatusTooManyRequests)
 		want("other", http.StatusOK)
-		checks, err := m.Checks("streams", "greedy")
-		if err != nil {
-			t.Fatal(err)
-		}
+		checks := checksOf(t, m, "streams", "greedy")
 		if d, err := m.Limiter().Peek(t.Context(), checks...); err != nil || d.Results[0].Remaining != 0 {
 			t.Errorf("operators see %+v, %v", d, err)
 		}
@@ -371,15 +363,6 @@ func TestRequestsThatHangUpAtOnce(t *testing.T) {
 	}
 }
 
-func mustChecks(t *testing.T, m *ratelimit.Middleware, rule string) []algorithms.Check {
-	t.Helper()
-	checks, err := m.Checks(rule, "127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return checks
-}
-
 // Rules are removed, renamed, changed and in shadow while requests run: all
 // are released.
 func TestRulesChangeWhileRequestsAreInFlight(t *testing.T) {
@@ -399,7 +382,7 @@ func TestRulesChangeWhileRequestsAreInFlight(t *testing.T) {
 					rule := base
 					rule.Shadow = shadow
 					m, get := bubbled(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{rule}}, func(http.ResponseWriter, *http.Request) { time.Sleep(time.Second) })
-					checks := mustChecks(t, m, "at-once")
+					checks := checksOf(t, m, "at-once", "127.0.0.1")
 					for range 3 {
 						go get()
 					}

@@ -188,11 +188,7 @@ func (c *cell) request() *http.Request { return request("GET /", "Model", "large
 
 // counted is what the store has counted of the client, by the window that has counted most.
 func (c *cell) counted() (units int64) {
-	checks, err := c.m.Checks("r", "192.0.2.1")
-	if err != nil {
-		c.Fatal(err)
-	}
-	d, err := c.store.Peek(c.Context(), checks...)
+	d, err := c.store.Peek(c.Context(), checksOf(c.T, c.m, "r", "192.0.2.1")...)
 	if err != nil {
 		c.Fatal(err)
 	}

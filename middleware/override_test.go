@@ -119,7 +119,7 @@ func TestOverridesArriveAtOnce(t *testing.T) {
 			if err := json.Unmarshal(serve(admin.Handler(m), "GET http://localhost/?rule=plan&value=192.0.2.1").Body.Bytes(), &client); err != nil || fmt.Sprint(client) != "{[{2/1h sliding_window  -1} {2/1h fixed_window overrides[0] 0}]}" {
 				t.Errorf("%+v, %v", client, err)
 			}
-			if checks, err := m.Checks("plan", "192.0.2.1"); err != nil || m.Limiter().Reset(t.Context(), checks...) != nil {
+			if err := m.Limiter().Reset(t.Context(), checksOf(t, m, "plan", "192.0.2.1")...); err != nil {
 				t.Error(err)
 			}
 			if got := serve(app, "GET /").Code; got != 204 {

@@ -2,11 +2,12 @@ package middleware_test
 
 import (
 	"bufio"
-	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -28,32 +29,40 @@ func TestAnAsteriskEscapesNoRule(t *testing.T) {
 			defer srv.Close()
 			for i := range 10 {
 				method := []string{"GET", "POST"}[i%2]
-				status := raw(t, srv, method+" * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+				status := response(t, raw(t, srv, method+" * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")).StatusCode
 				if denied := status == http.StatusTooManyRequests; denied != (i >= 5) {
 					t.Errorf("%s *, request %d: %d", method, i, status)
 				}
 			}
 			// What net/http itself answers reaches no handler, and no limit.
-			if status := raw(t, srv, "OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); status != http.StatusOK {
+			if status := response(t, raw(t, srv, "OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")).StatusCode; status != http.StatusOK {
 				t.Errorf("OPTIONS *: %d", status)
 			}
 		})
 	}
 }
 
-// raw sends a request as it is and returns the status.
-func raw(t *testing.T, srv *httptest.Server, request string) int {
+// raw sends text as it is, on a connection of its own, which answers within 10 s.
+func raw(t *testing.T, srv *httptest.Server, text string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	fmt.Fprint(conn, request)
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := io.WriteString(conn, text); err != nil || conn.SetReadDeadline(time.Now().Add(10*time.Second)) != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// response reads the response on a connection, without its body.
+func response(t *testing.T, conn net.Conn) *http.Response {
+	t.Helper()
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
-	return resp.StatusCode
+	_ = resp.Body.Close()
+	return resp
 }

@@ -39,11 +39,7 @@ func TestSeveralWindows(t *testing.T) {
 	})
 	h := m.Handler(ok)
 	left := func() (all []int64) {
-		checks, err := m.Checks("plan", "192.0.2.1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := m.Limiter().Peek(t.Context(), checks...)
+		d, err := m.Limiter().Peek(t.Context(), checksOf(t, m, "plan", "192.0.2.1")...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,11 +80,7 @@ func TestSeveralWindows(t *testing.T) {
 	wantSamples(t, registry, map[string]float64{"decisions_total fixed_window allowed plan memory": 4, "decisions_total fixed_window denied plan memory": 3,
 		"window_denials_total denied plan 1m": 1, "window_denials_total denied plan 1h": 1, "window_denials_total denied plan month@UTC": 1})
 
-	checks, err := m.Checks("plan", "192.0.2.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Limiter().Reset(t.Context(), checks...); err != nil {
+	if err := m.Limiter().Reset(t.Context(), checksOf(t, m, "plan", "192.0.2.1")...); err != nil {
 		t.Fatal(err)
 	}
 	if got := left(); !slices.Equal(got, []int64{2, 3, 4}) {
@@ -175,9 +167,8 @@ func TestTiersOfSeveralWindows(t *testing.T) {
 			t.Errorf("tier %q: %v left, want %s; %v", c.tier, left, c.want, err)
 		}
 	}
-	checks, err := m.Checks("plan", "192.0.2.1")
-	if err != nil || len(checks) != 3 {
-		t.Errorf("%+v %v", checks, err)
+	if checks := checksOf(t, m, "plan", "192.0.2.1"); len(checks) != 3 {
+		t.Errorf("%+v", checks)
 	}
 }
 
