@@ -46,7 +46,7 @@ func TestTheDocumentedACLSuffices(t *testing.T) {
 	defer client.Close()
 	r := &Redis{Client: client, Namespace: "shop", Budget: roomy}
 	for i := range step.Table {
-		limit := Limit{Rate: 3, Period: time.Hour, Burst: 3, Algorithm: Algorithm(step.Table[i].Name)}
+		limit := Limit{Rate: 3, Period: time.Hour, Burst: 3, Algorithm: Algorithm(step.Table[i].Number)}
 		if !step.Table[i].Bucket {
 			limit.Burst = 0
 		}

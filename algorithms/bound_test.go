@@ -13,7 +13,7 @@ func TestInvalidChecksHaveNoNumbers(t *testing.T) {
 		{Limit: Limit{Rate: 7, Period: time.Second}, Cost: -1},
 		{Limit: Limit{Rate: 7, Period: time.Second}, MaxDelay: -1},
 		{Limit: Limit{Rate: 0, Period: time.Second}},
-		{Limit: Limit{Rate: 7, Period: time.Second, Algorithm: "fixed_windou"}},
+		{Limit: Limit{Rate: 7, Period: time.Second, Algorithm: 99}},
 		{Limit: Limit{Rate: 7, Period: time.Second}, Look: true},
 		{Limit: Limit{Rate: 7, Period: time.Second}, Sync: 51 * time.Millisecond},
 		{Limit: Limit{Rate: 7, Period: time.Hour}, Sync: 19 * time.Millisecond},

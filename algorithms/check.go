@@ -20,12 +20,6 @@ type Check struct {
 	Fail   FailMode // what to do if the store cannot count; zero counts locally
 	Shadow bool     // decided and counted, never enforced
 
-	// Sync is for a hot key: a Guard decides by a copy of the store's state, and tells the
-	// store each Sync what was used. 20 ms to 1 s, and at most a twentieth of the limit's
-	// period; 0 has the store decide each request. Not for sliding_log, leaky_bucket and
-	// in_flight, nor with the three fields below.
-	Sync time.Duration
-
 	// Provisional says that the charge is often refunded soon, as with ChargeOn of a
 	// Middleware. A Guard remembers a denial for 20 ms only.
 	Provisional bool
@@ -38,6 +32,12 @@ type Check struct {
 	// StoreOnly has the store count the check, or nobody: no remembered denial, fail mode or
 	// local counting of a Guard decides it, and a Memory without a free entry does not count it.
 	StoreOnly bool
+
+	// Sync is for a hot key: a Guard decides by a copy of the store's state, and tells the
+	// store each Sync what was used. 20 ms to 1 s, and at most a twentieth of the limit's
+	// period; 0 has the store decide each request. Not for sliding_log, leaky_bucket and
+	// in_flight, nor with the three fields above.
+	Sync time.Duration
 
 	InFlight *string       // in_flight: what a Guard tells the store with its question
 	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error

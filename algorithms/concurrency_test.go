@@ -21,7 +21,7 @@ const fiftyYears = 50 * 365 * 24 * time.Hour
 // endless is a limit that frees nothing while a test runs, so that with every
 // algorithm the total it admits is exact, however long the test takes.
 func endless(a Algorithm, units int64) Limit {
-	row := step.Lookup(string(a))
+	row := step.Lookup(uint16(a))
 	units = min(units, row.MaxRate)
 	l := Limit{Rate: units, Period: fiftyYears, Algorithm: a}
 	switch {
@@ -35,7 +35,7 @@ func endless(a Algorithm, units int64) Limit {
 
 // following is the algorithm n rows further down the table, from its top again
 // after its end.
-func following(i, n int) Algorithm { return Algorithm(step.Table[(i+n)%len(step.Table)].Name) }
+func following(i, n int) Algorithm { return Algorithm(step.Table[(i+n)%len(step.Table)].Number) }
 
 const (
 	tight = 100       // units that many requests compete for

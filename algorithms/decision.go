@@ -25,20 +25,30 @@ type Result struct {
 	Trace step.Trace // where the charge is in the state of its store; for the stores of this module
 }
 
-// A Source says what decided a check.
-type Source string
+// A Source says what decided a check. Its text form is that of the log, of metrics and of
+// the operators' page, such as "fail_open".
+type Source uint16
 
 // The sources.
 const (
-	SourceNone       Source = ""            // nothing decided it: another check had denied the request
-	SourceRedis      Source = "redis"       // Redis counted it
-	SourceMemory     Source = "memory"      // this process counted it, as configured
-	SourceDenyCache  Source = "deny_cache"  // this process denied it, by the store's last answer
-	SourceSync       Source = "sync"        // this process counted it, and tells the store
-	SourceFallback   Source = "fallback"    // this process counted it, because Redis could not
-	SourceFailOpen   Source = "fail_open"   // not counted: passed
-	SourceFailClosed Source = "fail_closed" // not counted: denied
+	SourceNone       Source = iota // nothing decided it: another check had denied the request
+	SourceRedis                    // Redis counted it
+	SourceMemory                   // this process counted it, as configured
+	SourceDenyCache                // this process denied it, by the store's last answer
+	SourceSync                     // this process counted it, and tells the store
+	SourceFallback                 // this process counted it, because Redis could not
+	SourceFailOpen                 // not counted: passed
+	SourceFailClosed               // not counted: denied
+	SourceOther                    // a limiter of your own
 )
+
+var sources = [...]string{"none", "redis", "memory", "deny_cache", "sync", "fallback", "fail_open", "fail_closed", "other"}
+
+// String returns the text form.
+func (s Source) String() string { return sources[min(s, SourceOther)] }
+
+// MarshalText returns the text form.
+func (s Source) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Never is the RetryAfter of a check whose cost is above what the limit can hold.
 const Never time.Duration = math.MaxInt64

@@ -60,7 +60,7 @@ func TestEachFormHasItsName(t *testing.T) {
 	for i := range step.Table {
 		var states []string
 		for _, period := range []time.Duration{time.Minute, 1500 * time.Millisecond} {
-			check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 7, Period: period, Algorithm: Algorithm(step.Table[i].Name)}}
+			check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 7, Period: period, Algorithm: Algorithm(step.Table[i].Number)}}
 			switch {
 			case step.Table[i].Bucket:
 				check.Limit.Burst = 9

@@ -26,7 +26,7 @@ func eachAlgorithm(t *testing.T, f func(t *testing.T, l Limit)) {
 	t.Helper()
 	for i := range rated.Rows {
 		t.Run(rated.Rows[i].Name, func(t *testing.T) {
-			l := Limit{Rate: 5, Period: time.Minute, Algorithm: Algorithm(rated.Rows[i].Name)}
+			l := Limit{Rate: 5, Period: time.Minute, Algorithm: Algorithm(rated.Rows[i].Number)}
 			if rated.Rows[i].Queue {
 				l.Burst = 5
 			}

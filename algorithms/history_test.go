@@ -242,7 +242,7 @@ func drawLimit(t *rapid.T) algorithms.Limit {
 			}
 		}),
 	).Draw(t, "limit")
-	l.Algorithm = algorithms.Algorithm(row.Name)
+	l.Algorithm = algorithms.Algorithm(row.Number)
 	if row.Bucket {
 		l.Burst = rapid.OneOf(rapid.Just[int64](1), rapid.Int64Range(1, 20), rapid.Just(min(l.Rate, 1_000_000)), rapid.Just(l.Rate)).Draw(t, "burst")
 	}
@@ -251,7 +251,7 @@ func drawLimit(t *rapid.T) algorithms.Limit {
 
 // within changes a limit as little as Validate asks for.
 func within(l algorithms.Limit) algorithms.Limit {
-	l.Rate = min(l.Rate, step.Lookup(string(l.Algorithm)).MaxRate)
+	l.Rate = min(l.Rate, step.Lookup(uint16(l.Algorithm)).MaxRate)
 	for l.Burst > 1 && l.Validate() != nil {
 		l.Burst /= 2
 	}

@@ -2,47 +2,86 @@ package algorithms
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
-// An Algorithm names how a limit is counted.
-type Algorithm string
+// An Algorithm is how a limit is counted. 0 means that the limit's other fields say it; see
+// [Limit]. Its text form is its name, such as "token_bucket".
+type Algorithm uint16
 
 const (
 	// FixedWindow counts units in windows of one period aligned to the Unix
 	// epoch. Up to twice the rate can pass around a boundary.
-	FixedWindow Algorithm = "fixed_window"
+	FixedWindow Algorithm = step.FixedWindow
 	// SlidingWindow counts units in windows aligned to the Unix epoch. It adds the
 	// units of the previous window, in proportion to how much of that window lies in
 	// the last period. It assumes that these units came evenly. If they came at the
 	// window's end, almost twice the rate can pass in one period. Constant memory; the
 	// default.
-	SlidingWindow Algorithm = "sliding_window"
+	SlidingWindow Algorithm = step.SlidingWindow
 	// SlidingLog remembers when each request came, and counts the units of the last
 	// period. It is exact, but needs an entry for each admitted request. Rate is at
 	// most 10,000.
-	SlidingLog Algorithm = "sliding_log"
+	SlidingLog Algorithm = step.SlidingLog
 	// TokenBucket holds up to Burst tokens, refilled at Rate per Period; each
 	// unit takes one. Any period admits at most Burst + Rate units.
-	TokenBucket Algorithm = "token_bucket"
+	TokenBucket Algorithm = step.TokenBucket
 	// LeakyBucket queues requests and serves them one by one, Period/Rate apart. An
 	// admitted request must wait for its Delay. Burst is required: it is how many requests
 	// the queue can hold, including the one being served. For nginx's limit_req with
 	// burst=N, set Burst to N+1; if it also has nodelay, use [GCRA] with that Burst. A
 	// request is served when its slot begins, whatever its cost. So with costs up to C,
 	// any period serves at most Rate + C-1 units.
-	LeakyBucket Algorithm = "leaky_bucket"
+	LeakyBucket Algorithm = step.LeakyBucket
 	// GCRA is the generic cell rate algorithm of ITU-T I.371. It makes the same
 	// decisions as [TokenBucket].
-	GCRA Algorithm = "gcra"
+	GCRA Algorithm = step.GCRA
+	// InFlight counts the requests that are under way at once, in all processes together:
+	// at most Rate of them. Each request must be settled at 0 when it ends, as [Refund]
+	// does; a Middleware does so by itself. Period is the lease: if a process dies, its
+	// requests stop counting after one Period. A failmode.Guard renews the leases of
+	// requests that still run. Without a Guard, Period must be longer than the work. A
+	// [Memory] has no leases. [MaxInFlight] makes such a limit.
+	//
+	// A request costs 1. RetryAfter of a denial is one second, because it is not known when
+	// a request will end. ResetAfter is 0.
+	InFlight Algorithm = step.InFlight
 	// CalendarWindow counts units in days, weeks (from Monday), months, quarters or
 	// years of a time zone. A window begins at the first instant that has its date,
 	// so a day may have 23 or 25 hours. The store's clock chooses the window. If
 	// it is more than a window from this process's clock, that is an error.
-	CalendarWindow Algorithm = "calendar_window"
+	CalendarWindow Algorithm = step.CalendarWindow
 )
+
+// String returns the algorithm's name; "" for 0.
+func (a Algorithm) String() string {
+	if row := step.Lookup(uint16(a)); row != nil {
+		return row.Name
+	} else if a == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Algorithm(%d)", uint16(a))
+}
+
+// MarshalText returns the algorithm's name.
+func (a Algorithm) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+var errUnknownAlgorithm = errors.New("unknown algorithm")
+
+// UnmarshalText reads an algorithm's name. If there is none of this name, the error lists the
+// names, and a is unchanged.
+func (a *Algorithm) UnmarshalText(text []byte) error {
+	for i := range step.Table {
+		if row := &step.Table[i]; row.Name == string(text) {
+			*a = Algorithm(row.Number)
+			return nil
+		}
+	}
+	return fmt.Errorf("%w %q; use one of %s", errUnknownAlgorithm, text, step.Names())
+}
 
 // A Limit is how much is allowed: Rate units in each Period, or in each window of a
 // calendar.
@@ -54,7 +93,7 @@ type Limit struct {
 	Period    time.Duration // whole microseconds; at least 1 µs. calendar_window: 0
 	Burst     int64         // buckets only: units that may come at once; 0 means Rate (leaky_bucket: required)
 	Calendar  string        // calendar_window only: day, week, month, quarter or year, and a zone: "month@Europe/Berlin"
-	Algorithm Algorithm     // "" means CalendarWindow if Calendar is set, TokenBucket if Burst is set, else SlidingWindow
+	Algorithm Algorithm     // 0 means CalendarWindow if Calendar is set, TokenBucket if Burst is set, else SlidingWindow
 }
 
 // PerSecond is a [SlidingWindow] limit of rate units in each second. A client that has
@@ -82,17 +121,6 @@ func PerDay(n int64, zone string) Limit { return Limit{Rate: n, Calendar: "day@"
 // without that day, the window begins on the last day.
 func PerMonth(n int64, zone string) Limit { return Limit{Rate: n, Calendar: "month@" + zone} }
 
-// InFlight counts the requests that are under way at once, in all processes together:
-// at most Rate of them. Each request must be settled at 0 when it ends, as [Refund]
-// does; a Middleware does so by itself. Period is the lease: if a process dies, its
-// requests stop counting after one Period. A failmode.Guard renews the leases of
-// requests that still run. Without a Guard, Period must be longer than the work. A
-// [Memory] has no leases. [MaxInFlight] makes such a limit.
-//
-// A request costs 1. RetryAfter of a denial is one second, because it is not known when
-// a request will end. ResetAfter is 0.
-const InFlight Algorithm = "in_flight"
-
 // defaultLease is the lease of a limit whose text has none.
 const defaultLease = 15 * time.Second
 
@@ -117,7 +145,7 @@ func (l Limit) Quota() int64 {
 
 // step converts the limit to that of package step.
 func (l *Limit) step() step.Limit {
-	return step.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst, Calendar: l.Calendar, Algorithm: string(l.Algorithm)}
+	return step.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst, Calendar: l.Calendar, Algorithm: uint16(l.Algorithm)}
 }
 
 // window tells the counts of a rule and a key apart.

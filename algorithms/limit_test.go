@@ -33,7 +33,7 @@ func TestLimitValidate(t *testing.T) {
 		"nanoseconds":               {Limit{Rate: 1, Period: 1500}, []string{"whole microseconds, got 1.5µs"}},
 		"longest period":            {Limit{Rate: 1, Period: (step.MaxDuration - 1) * time.Microsecond}, nil},
 		"period above":              {Limit{Rate: 1, Period: step.MaxDuration * time.Microsecond}, []string{"period must be below 2^52 µs"}},
-		"unknown algorithm":         {Limit{Rate: 1, Period: 1000, Algorithm: "fixed"}, []string{`unknown algorithm "fixed"; use one of fixed_window, sliding_window, sliding_log, token_bucket, leaky_bucket, gcra`}},
+		"unknown algorithm":         {Limit{Rate: 1, Period: 1000, Algorithm: 9}, []string{`unknown algorithm 9; use one of fixed_window, sliding_window, sliding_log, token_bucket, leaky_bucket, gcra`}},
 		"burst on a window":         {Limit{Rate: 1, Period: 1000, Burst: 1, Algorithm: SlidingWindow}, []string{"burst is for buckets, not for sliding_window"}},
 		"negative burst":            {Limit{Rate: 1, Period: 1000, Burst: -1, Algorithm: TokenBucket}, []string{"burst must not be negative, got -1"}},
 		"1 per 30 days":             {Limit{Rate: 1, Period: 30 * day, Algorithm: TokenBucket}, nil},

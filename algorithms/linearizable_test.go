@@ -27,7 +27,7 @@ import (
 const held = 10
 
 func heldLimit(a *step.Row) Limit {
-	l := Limit{Rate: held, Period: held * time.Hour, Algorithm: Algorithm(a.Name)}
+	l := Limit{Rate: held, Period: held * time.Hour, Algorithm: Algorithm(a.Number)}
 	if a.Queue {
 		l.Burst = held
 	}
@@ -36,7 +36,7 @@ func heldLimit(a *step.Row) Limit {
 
 // heldLimits has one of each algorithm, with a calendar and in flight.
 func heldLimits() []Limit {
-	all := []Limit{{Rate: held, Calendar: "year@UTC"}, heldLimit(step.Lookup(string(InFlight)))}
+	all := []Limit{{Rate: held, Calendar: "year@UTC"}, heldLimit(step.Lookup(uint16(InFlight)))}
 	for i := range rated.Rows {
 		all = append(all, heldLimit(&rated.Rows[i]))
 	}

@@ -92,7 +92,7 @@ func TestAFloodHarmsNobody(t *testing.T) {
 	small := flood{maxKeys: 2048, perSecond: 30_000, clients: 500}
 	for i := range rated.Rows {
 		t.Run(rated.Rows[i].Name, func(t *testing.T) {
-			f, l := small, Limit{Rate: 200, Period: time.Minute, Algorithm: Algorithm(rated.Rows[i].Name)}
+			f, l := small, Limit{Rate: 200, Period: time.Minute, Algorithm: Algorithm(rated.Rows[i].Number)}
 			if rated.Rows[i].Bucket {
 				l.Burst = l.Rate
 			}

@@ -21,7 +21,7 @@ func FuzzReply(f *testing.F) {
 	f.Add(uint8(1), int64(5), int64(60_000_000), pack([]int64{someTime, 2, 0, 0, 0, 0}))
 	f.Fuzz(func(t *testing.T, which uint8, rate, period int64, packed []byte) {
 		a := step.Table[int(which)%len(step.Table)]
-		l := Limit{Rate: rate, Period: time.Duration(period) * time.Microsecond, Algorithm: Algorithm(a.Name)}
+		l := Limit{Rate: rate, Period: time.Duration(period) * time.Microsecond, Algorithm: Algorithm(a.Number)}
 		switch {
 		case a.Queue:
 			l.Burst = 1

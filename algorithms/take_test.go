@@ -17,7 +17,7 @@ func TestStatesAreWrittenInPlace(t *testing.T) {
 	r := &Redis{Client: client, Namespace: "place", Budget: roomy}
 	var inPlace int
 	for _, row := range asText {
-		check := Check{Rule: "r", Key: row.Name, Limit: Limit{Rate: 20_000_000, Period: time.Minute, Algorithm: Algorithm(row.Name)}, Cost: 9_999_995}
+		check := Check{Rule: "r", Key: row.Name, Limit: Limit{Rate: 20_000_000, Period: time.Minute, Algorithm: Algorithm(row.Number)}, Cost: 9_999_995}
 		if row.Bucket {
 			check.Limit.Rate, check.Limit.Burst, check.Cost = 100, 100, 1
 		}

@@ -40,7 +40,7 @@ func ParseLimit(text string) (Limit, error) {
 		return Limit{}, fmt.Errorf("%.64q: write it on one line, with plain spaces, as %.64q", text, strings.Join(strings.Fields(text), " "))
 	}
 	l, err := parseLimit(text)
-	if err != nil {
+	if err != nil && !errors.Is(err, errUnknownAlgorithm) {
 		if areLimits(text) {
 			return Limit{}, fmt.Errorf("limit %q: several limits; write them as a list, in a file [%s]", text, text)
 		}
@@ -49,7 +49,10 @@ func ParseLimit(text string) (Limit, error) {
 		}
 		return Limit{}, fmt.Errorf("limit %q: %w; write it as \"100/1m\", \"10/s burst 20\" or \"5/1m fixed_window\"", text, err)
 	}
-	if err := l.Validate(); err != nil {
+	if err == nil {
+		err = l.Validate()
+	}
+	if err != nil {
 		if meant, ok := meantLimit(text); ok {
 			err = fmt.Errorf("limit %q: %w; write it as %s", text, err, meant)
 		}
@@ -108,14 +111,14 @@ func parseLimit(text string) (Limit, error) {
 		l.Algorithm = TokenBucket
 		words = words[2:]
 	}
-	if len(words) > 0 {
-		l.Algorithm = Algorithm(words[0])
-		words = words[1:]
+	switch len(words) {
+	case 0:
+		return l, nil
+	case 1:
+		err = l.Algorithm.UnmarshalText([]byte(words[0]))
+		return l, err
 	}
-	if len(words) > 0 {
-		return Limit{}, fmt.Errorf("unexpected %q", words[0])
-	}
-	return l, nil
+	return Limit{}, fmt.Errorf("unexpected %q", words[1])
 }
 
 // inFlightText is behind the number in the text of such a limit.
@@ -227,8 +230,8 @@ func (l Limit) String() string {
 	if l.Burst != 0 {
 		b = strconv.AppendInt(append(b, " burst "...), l.Burst, 10)
 	}
-	if l.Algorithm != "" {
-		b = append(append(b, ' '), l.Algorithm...)
+	if l.Algorithm != 0 {
+		b = append(append(b, ' '), l.Algorithm.String()...)
 	}
 	return string(b)
 }

@@ -67,7 +67,7 @@ func BenchmarkOpenLoop(b *testing.B) {
 	}
 	after := ours.sources()
 	for source, n := range after {
-		if source != string(algorithms.SourceRedis) && n > before[source] {
+		if source != algorithms.SourceRedis.String() && n > before[source] {
 			b.Errorf("%s decided %.0f checks", source, n-before[source])
 		}
 	}

@@ -116,12 +116,12 @@ func (l limited) decided(b *testing.B, before map[string]float64) {
 		all += after[source]
 	}
 	for source, n := range after {
-		if n > 0 && !slices.Contains(known, algorithms.Source(source)) {
+		if n > 0 && !slices.ContainsFunc(known, func(s algorithms.Source) bool { return s.String() == source }) {
 			b.Fatalf("%s decided %.0f of %.0f checks:\n%s", source, n, all, l.warnings)
 		}
 	}
 	for _, source := range known {
-		b.ReportMetric(100*after[string(source)]/max(all, 1), string(source)+"-%")
+		b.ReportMetric(100*after[source.String()]/max(all, 1), source.String()+"-%")
 	}
 }
 
@@ -228,7 +228,7 @@ func BenchmarkAlone(b *testing.B) {
 	}
 	before := ours.sources()
 	latencies := alone(b, runLength(), subjects...)
-	redis := string(algorithms.SourceRedis)
+	redis := algorithms.SourceRedis.String()
 	if n := ours.sources()[redis] - before[redis]; int(n) != len(standard())*latencies[0].n {
 		b.Fatalf("Redis decided %.0f checks of %d requests", n, latencies[0].n)
 	}

@@ -26,7 +26,7 @@ func BenchmarkKey(b *testing.B) {
 	ours := algorithms.Redis{Client: client, Namespace: "shop", Budget: patience}
 	for _, name := range []algorithms.Algorithm{algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.TokenBucket} {
 		limit := algorithms.Limit{Rate: rate, Period: time.Second, Algorithm: name}
-		b.Run(string(name), func(b *testing.B) {
+		b.Run(name.String(), func(b *testing.B) {
 			measureKeys(b, client, func(addr string, cost int64) error {
 				_, err := ours.Take(context.Background(), algorithms.Check{Rule: "ip", Key: addr, Limit: limit, Cost: cost})
 				return err

@@ -118,7 +118,7 @@ func TestAForeignValueTakesNoOtherRuleAlong(t *testing.T) {
 				if d.Allowed {
 					admitted++
 				}
-				if s := d.Results[0].Source; s != algorithms.SourceFallback && s != "" {
+				if s := d.Results[0].Source; s != algorithms.SourceFallback && s != algorithms.SourceNone {
 					t.Errorf("%+v", d.Results[0])
 				}
 				if s := d.Results[1].Source; s != algorithms.SourceRedis && s != algorithms.SourceDenyCache {

@@ -25,7 +25,7 @@ func bubble(t *testing.T, s *distant, f func(t *testing.T, g *Guard)) {
 
 func limitsOf(rate int64, period time.Duration) (limits []algorithms.Limit) {
 	for _, row := range rated.Rows {
-		l := algorithms.Limit{Rate: rate, Period: period, Algorithm: algorithms.Algorithm(row.Name)}
+		l := algorithms.Limit{Rate: rate, Period: period, Algorithm: algorithms.Algorithm(row.Number)}
 		if row.Queue {
 			l.Burst = rate
 		}
@@ -39,7 +39,7 @@ func limitsOf(rate int64, period time.Duration) (limits []algorithms.Limit) {
 func eachAlgorithm(t *testing.T, there, back time.Duration, rate int64, period time.Duration, f func(t *testing.T, s *distant, g, other *Guard, l algorithms.Limit)) {
 	t.Helper()
 	for _, l := range limitsOf(rate, period) {
-		t.Run(string(l.Algorithm), func(t *testing.T) {
+		t.Run(l.Algorithm.String(), func(t *testing.T) {
 			s := &distant{there: there, back: back}
 			bubble(t, s, func(t *testing.T, g *Guard) {
 				other := join(s, 1)
@@ -221,7 +221,7 @@ func TestEveryKnownDenialIsTold(t *testing.T) {
 		if d.Allowed || s.asked.Load() != asked || d.RetryAfter() != d.Results[2].RetryAfter || !d.Results[1].Denies() {
 			t.Errorf("%+v", d)
 		}
-		if r := d.Results[0]; r.Check != well || r.Source != "" || r.Denies() || r.Err != nil || r.Charged != 0 {
+		if r := d.Results[0]; r.Check != well || r.Source != algorithms.SourceNone || r.Denies() || r.Err != nil || r.Charged != 0 {
 			t.Errorf("%+v", r)
 		}
 		if tightest, ok := d.Tightest(); !ok || tightest.Check.Rule == "well" {

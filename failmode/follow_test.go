@@ -33,7 +33,7 @@ func peekOne(t *testing.T, m *algorithms.Memory, check algorithms.Check) algorit
 func eachLimit(t *testing.T, f func(t *testing.T, l algorithms.Limit)) {
 	t.Helper()
 	for _, l := range limitsOf(5, time.Minute) {
-		t.Run(string(l.Algorithm), func(t *testing.T) {
+		t.Run(l.Algorithm.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { f(t, l) })
 		})
 	}
@@ -142,7 +142,7 @@ func TestFollowPassesOverWhatItCannotCount(t *testing.T) {
 	followIn(&m, []algorithms.Result{
 		{Source: algorithms.SourceRedis, Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: 5, Period: 24 * time.Hour}}, Charged: 1, Err: errors.New("away")},
 		{Source: algorithms.SourceRedis, Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: -1}}, Charged: 1},
-		{Source: algorithms.SourceRedis, Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: 1, Period: time.Hour, Algorithm: "none"}}, Charged: 1},
+		{Source: algorithms.SourceRedis, Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: 1, Period: time.Hour, Algorithm: 99}}, Charged: 1},
 		{Source: algorithms.SourceRedis, Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: 5, Period: 24 * time.Hour}, Cost: -1}, Charged: 1},
 		{},
 	}, asItIs)

@@ -167,7 +167,7 @@ func decided(t *testing.T, g *failmode.Guard) algorithms.Source {
 	d, err := g.Take(t.Context(), algorithms.Check{Rule: "r", Key: "k", Limit: algorithms.PerHour(1_000_000)})
 	if err != nil {
 		t.Error(err)
-		return ""
+		return algorithms.SourceNone
 	}
 	return d.Results[0].Source
 }

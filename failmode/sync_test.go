@@ -101,7 +101,7 @@ func TestSyncAdmitsAtMostATenthMore(t *testing.T) {
 		}{{"10/1s", "50ms"}, {"1000/1s", "20ms"}, {"1000/1m", "20ms"}, {"1000/1m", "1s"}, {"10000/1m", "20ms"}, {"10000/1m", "1s"}} {
 			worst, at, copies, all := 0.0, "", 0, 0
 			for _, a := range []algorithms.Algorithm{algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.TokenBucket, algorithms.GCRA} {
-				l, err := algorithms.ParseLimit(of.limit + " " + string(a))
+				l, err := algorithms.ParseLimit(of.limit + " " + a.String())
 				if err != nil {
 					t.Fatal(err)
 				}

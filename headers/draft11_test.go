@@ -101,7 +101,7 @@ func drawDecision(t *rapid.T) algorithms.Decision {
 				Key:  rapid.String().Draw(t, "key"),
 				Limit: algorithms.Limit{
 					Rate: number.Draw(t, "rate"), Period: duration.Draw(t, "period"), Burst: number.Draw(t, "burst"),
-					Algorithm: rapid.SampledFrom([]algorithms.Algorithm{"", algorithms.TokenBucket, algorithms.LeakyBucket}).Draw(t, "algorithm"),
+					Algorithm: rapid.SampledFrom([]algorithms.Algorithm{0, algorithms.TokenBucket, algorithms.LeakyBucket}).Draw(t, "algorithm"),
 				},
 				Cost:   number.Draw(t, "cost"),
 				Shadow: rapid.IntRange(0, 5).Draw(t, "shadow") == 0,

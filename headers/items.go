@@ -71,7 +71,7 @@ func policyName(d *algorithms.Decision, i int) string {
 		for j := i + by; j >= 0 && j < len(d.Results) && d.Results[j].Check.Rule == r.Check.Rule; j += by {
 			other := &d.Results[j].Check.Limit
 			samePeriod := other.Period == limit.Period && other.Calendar == limit.Calendar
-			several, alike = several || !samePeriod, alike || samePeriod && naming.Limit(*other).Name() != naming.Limit(*limit).Name()
+			several, alike = several || !samePeriod, alike || samePeriod && naming.Limit(*other).Number() != naming.Limit(*limit).Number()
 		}
 	}
 	name := r.Check.Rule

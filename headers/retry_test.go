@@ -22,7 +22,7 @@ func drawCheck(t *rapid.T, name string) algorithms.Check {
 	l := algorithms.Limit{
 		Rate:      rapid.Int64Range(1, 9).Draw(t, "rate"),
 		Period:    time.Duration(rapid.Int64Range(1, 20_000_000).Draw(t, "period µs")) * time.Microsecond,
-		Algorithm: algorithms.Algorithm(row.Name),
+		Algorithm: algorithms.Algorithm(row.Number),
 	}
 	if row.Bucket {
 		l.Burst = rapid.Int64Range(1, 9).Draw(t, "burst")

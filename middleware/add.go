@@ -163,10 +163,11 @@ func (s *requestState) take(rule string, units int64) algorithms.Decision {
 			checks = append(checks, c)
 		}
 	}
-	for i := range s.checks {
-		add(s.checks[i])
-	}
-	if s.checks == nil {
+	if s.checks != nil {
+		for _, c := range *s.checks {
+			add(c)
+		}
+	} else {
 		for i := range s.decision.Results {
 			add(s.decision.Results[i].Check)
 		}

@@ -59,7 +59,8 @@ func (e *evaluation) decide() error {
 	}
 	for i := range e.decision.Results {
 		if e.decision.Results[i].Source == algorithms.SourceFallback { // by a share of its limit
-			e.checks = slices.Concat(checks, e.free)
+			own := slices.Concat(checks, e.free)
+			e.checks = &own
 			break
 		}
 	}

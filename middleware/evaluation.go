@@ -45,10 +45,10 @@ type evaluation struct {
 	handles bool // the request waits here if a leaky_bucket delays it
 	peeks   bool // nothing is charged or counted
 
-	checks    []algorithms.Check // that were decided; nil if they are those of the results
-	decided   int                // how many checks the decision is about
-	free      []algorithms.Check // that cost nothing
-	looked    int                // how many of them were looked at
+	checks    *[]algorithms.Check // that were decided; nil if they are those of the results
+	decided   int                 // how many checks the decision is about
+	free      []algorithms.Check  // that cost nothing
+	looked    int                 // how many of them were looked at
 	resolved  [maxReused]resolvedKey
 	tierName  string
 	tierKnown bool // TierFor was called

@@ -135,7 +135,7 @@ func TestClientsThatWaitAreAdmitted(t *testing.T) {
 			l := algorithms.Limit{
 				Rate:      rapid.Int64Range(1, 5).Draw(rt, "rate"),
 				Period:    time.Duration(rapid.Int64Range(10_000, 9_000_000).Draw(rt, "period µs")) * time.Microsecond,
-				Algorithm: algorithms.Algorithm(rapid.SampledFrom(unqueued).Draw(rt, "algorithm").Name),
+				Algorithm: algorithms.Algorithm(rapid.SampledFrom(unqueued).Draw(rt, "algorithm").Number),
 			}
 			rules = append(rules, ratelimit.Rule{Name: fmt.Sprint("r", i), Key: keyfunc.IP, Limit: l})
 		}

@@ -198,9 +198,6 @@ func (l *limiter) ask(ctx context.Context, peeks bool, checks []algorithms.Check
 	return d, nil
 }
 
-// sourceOther is the Source of a limiter that names none.
-const sourceOther algorithms.Source = "other"
-
 // complete returns the results of a decision by a limiter of a user's own, with what it has
 // left out, or what is wrong with the decision. Other limiters may add results.
 func complete(d *algorithms.Decision, checks []algorithms.Check) ([]algorithms.Result, error) {
@@ -222,7 +219,7 @@ func complete(d *algorithms.Decision, checks []algorithms.Check) ([]algorithms.R
 		}
 		nobody := undecided(r)
 		if r.Source == algorithms.SourceNone && (r.HasRoom || r.RetryAfter > 0) {
-			r.Source = sourceOther
+			r.Source = algorithms.SourceOther
 		}
 		decided = decided && r.Err == nil
 		if r.Denies() || nobody && !r.Check.Shadow {
@@ -242,7 +239,7 @@ func complete(d *algorithms.Decision, checks []algorithms.Check) ([]algorithms.R
 	case !d.Allowed && denies < 0:
 		return nil, errors.New("the decision is not Allowed, and every result has room: set HasRoom to false in that of the rule that denies")
 	case !d.Allowed && !slices.ContainsFunc(results, func(r algorithms.Result) bool { return r.Denies() }):
-		results[denies].Source = sourceOther
+		results[denies].Source = algorithms.SourceOther
 	}
 	return results, nil
 }

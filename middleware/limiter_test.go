@@ -130,7 +130,7 @@ func TestALimiterThatSaysNothingOfARule(t *testing.T) {
 	if w := serve(mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{open, closed}}).Handler(ok), "GET /"); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("status %d", w.Code)
 	}
-	limiter = &answers{d: algorithms.Decision{Results: []algorithms.Result{{Err: errors.New("away")}, {Source: "own"}, {}}}}
+	limiter = &answers{d: algorithms.Decision{Results: []algorithms.Result{{Err: errors.New("away")}, {Source: algorithms.SourceOther}, {}}}}
 	if w := serve(mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{open, perHour("denies", 5), closed}}).Handler(ok), "GET /"); w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), `["denies"]`) {
 		t.Errorf("a denial: %d %s", w.Code, w.Body)
 	}
@@ -397,11 +397,11 @@ func TestALimiterThatLeavesSomethingOut(t *testing.T) {
 		"nothing, allowed":   {allowed: true, status: 503, retry: "1", log: "0 results for 2 checks: return one for each check, in their order"},
 		"a result":           {allowed: true, results: []result{{HasRoom: true}}, status: 503, retry: "1", log: "1 results for 2 checks"},
 		"all but HasRoom":    {allowed: true, results: []result{{HasRoom: true}, {HasRoom: true}}, status: 204, reset: "946684800"},
-		"At and Check":       {allowed: true, results: []result{{HasRoom: true, ResetAfter: time.Minute, Source: "own"}, {HasRoom: true, Source: "own"}}, status: 204, reset: "946684860"},
+		"At and Check":       {allowed: true, results: []result{{HasRoom: true, ResetAfter: time.Minute, Source: algorithms.SourceOther}, {HasRoom: true, Source: algorithms.SourceOther}}, status: 204, reset: "946684860"},
 		"Source":             {results: []result{{Check: check("a"), HasRoom: true}, {Check: check("b"), RetryAfter: 7 * time.Second, ResetAfter: 7 * time.Second}}, status: 429, reset: "946684807", retry: "7"},
 		"Source and when":    {results: []result{{Check: check("a"), HasRoom: true}, {Check: check("b")}}, status: 429, reset: "946684800", retry: "1"},
 		"who denies":         {results: []result{{HasRoom: true}, {HasRoom: true}}, status: 503, retry: "1", log: "the decision is not Allowed, and every result has room"},
-		"HasRoom":            {allowed: true, results: []result{{Source: "own"}, {HasRoom: true}}, status: 503, retry: "1", log: `the result of rule \"a\" has no room: set HasRoom`},
+		"HasRoom":            {allowed: true, results: []result{{Source: algorithms.SourceOther}, {HasRoom: true}}, status: 503, retry: "1", log: `the result of rule \"a\" has no room: set HasRoom`},
 		"HasRoom and Source": {allowed: true, results: []result{{HasRoom: true}, {}}, status: 503, retry: "1", log: `the result of rule \"b\" has no room`},
 		"Allowed":            {results: []result{{HasRoom: true, Err: undecided}, {HasRoom: true}}, status: 503, retry: "1", log: "away"},
 		"another rule's":     {allowed: true, results: []result{{HasRoom: true}, {HasRoom: true}, {Check: check("c"), HasRoom: true}}, status: 204, reset: "946684800"},

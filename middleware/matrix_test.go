@@ -175,7 +175,7 @@ var matrixColumns = []struct {
 	{name: "Share", want: "1 1 1", set: func(c *cell) { c.config.Share = 0.5 }},
 	{name: "deny cache", want: "2 2 2, by deny_cache", says: func(c *cell) string {
 		r, _ := c.observed[3].Result("r")
-		return "by " + string(r.Source)
+		return "by " + r.Source.String()
 	}},
 	{name: "local", want: "2 0 0", set: func(c *cell) { c.err = errors.New("away") }},
 	{name: "local, Instances", want: "1 0 0", set: func(c *cell) { c.err, c.instances = errors.New("away"), 2 }},

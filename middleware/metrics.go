@@ -24,40 +24,8 @@ const (
 
 var outcomeNames = [outcomes]string{"allowed", "denied", "shadow_denied", "skipped", "error"}
 
-// An origin is the label source, as a small number.
-type origin int
-
-const (
-	originNone origin = iota // not decided
-	originRedis
-	originMemory
-	originDenyCache
-	originSync
-	originFallback
-	originFailOpen
-	originFailClosed
-	originOther // of a limiter that is not ours
-	origins
-)
-
-var originNames = [origins]string{
-	"none",
-	string(algorithms.SourceRedis), string(algorithms.SourceMemory), string(algorithms.SourceDenyCache), string(algorithms.SourceSync), string(algorithms.SourceFallback),
-	string(algorithms.SourceFailOpen), string(algorithms.SourceFailClosed),
-	"other",
-}
-
-func originOf(s algorithms.Source) origin {
-	if s == algorithms.SourceNone {
-		return originNone
-	}
-	for o := originRedis; o < originOther; o++ {
-		if originNames[o] == string(s) {
-			return o
-		}
-	}
-	return originOther
-}
+// sources is how many values the label source has.
+const sources = algorithms.SourceOther + 1
 
 // A watch counts and logs what becomes of a rule's checks. When rules are
 // replaced, the rule of the same name continues it.
@@ -127,7 +95,7 @@ func (w *watch) countWindow(r *algorithms.Result) {
 
 // A series has the counts of a rule, as long as it keeps its name and algorithm.
 type series struct {
-	counts [outcomes][origins]atomic.Uint64
+	counts [outcomes][sources]atomic.Uint64
 	near   atomic.Uint64
 
 	unknownTiers atomic.Uint64
@@ -141,14 +109,14 @@ type series struct {
 // count counts the result that says what becomes of a request by the rule. windows are all
 // results of the rule.
 func (w *watch) count(r *algorithms.Result, windows []algorithms.Result, admitted bool) {
-	from, s := originOf(r.Source), w.series
+	from, s := min(r.Source, algorithms.SourceOther), w.series
 	switch {
 	case r.HasRoom:
 		if r.Charged > 0 && !isHeld(r.Check.Limit) {
 			s.charged.Add(uint64(r.Charged))
 		}
 		s.counts[outcomeAllowed][from].Add(1)
-		if admitted && from != originFailOpen && w.near(windows) {
+		if admitted && from != algorithms.SourceFailOpen && w.near(windows) {
 			s.near.Add(1)
 		}
 	case r.Check.Shadow:
@@ -183,36 +151,36 @@ func (w *watch) near(windows []algorithms.Result) bool {
 	return false
 }
 
-// expected returns who may decide checks. originFailClosed stands for the fail mode of
+// expected returns who may decide checks. algorithms.SourceFailClosed stands for the fail mode of
 // the rule, whatever it is.
-func (l *limiter) expected() (from [origins]bool) {
-	from[originMemory], from[originRedis] = l.memory != nil, l.redis != nil
-	from[originDenyCache], from[originFallback], from[originFailClosed] = l.guard != nil, l.guard != nil, l.guard != nil
+func (l *limiter) expected() (from [sources]bool) {
+	from[algorithms.SourceMemory], from[algorithms.SourceRedis] = l.memory != nil, l.redis != nil
+	from[algorithms.SourceDenyCache], from[algorithms.SourceFallback], from[algorithms.SourceFailClosed] = l.guard != nil, l.guard != nil, l.guard != nil
 	return from
 }
 
 // expected returns what the check of a rule may come to, by those who may decide it.
-func (r *rule) expected(from [origins]bool) (e [outcomes][origins]bool) {
+func (r *rule) expected(from [sources]bool) (e [outcomes][sources]bool) {
 	c, shadow := &r.check, r.shadow
-	from[originFailOpen] = from[originFailClosed] && c.Fail == failmode.Open
-	from[originFailClosed] = from[originFailClosed] && c.Fail == failmode.Closed
-	e[outcomeAllowed][originSync] = c.Sync > 0 && from[originDenyCache]
+	from[algorithms.SourceFailOpen] = from[algorithms.SourceFailClosed] && c.Fail == failmode.Open
+	from[algorithms.SourceFailClosed] = from[algorithms.SourceFailClosed] && c.Fail == failmode.Closed
+	e[outcomeAllowed][algorithms.SourceSync] = c.Sync > 0 && from[algorithms.SourceDenyCache]
 	for o := range from {
 		if from[o] {
-			over, cached := origin(o) != originFailOpen, origin(o) == originDenyCache
-			e[outcomeAllowed][o] = origin(o) != originFailClosed && !cached
+			over, cached := algorithms.Source(o) != algorithms.SourceFailOpen, algorithms.Source(o) == algorithms.SourceDenyCache
+			e[outcomeAllowed][o] = algorithms.Source(o) != algorithms.SourceFailClosed && !cached
 			e[outcomeDenied][o] = over && shadow < 1
 			e[outcomeShadowDenied][o] = over && shadow > 0 && !cached
 		}
 	}
-	e[outcomeSkipped][originNone] = true
-	e[outcomeError][originNone] = true
+	e[outcomeSkipped][algorithms.SourceNone] = true
+	e[outcomeError][algorithms.SourceNone] = true
 	return e
 }
 
 // appendTo appends what was counted of the watch's rule. What can be expected is there
 // from the start, at 0, so that rate() counts the first.
-func (w *watch) appendTo(all []algorithms.Metric, r *rule, from [origins]bool) []algorithms.Metric {
+func (w *watch) appendTo(all []algorithms.Metric, r *rule, from [sources]bool) []algorithms.Metric {
 	add := func(name string, value float64, labels ...string) {
 		all = append(all, algorithms.Metric{Name: name, Value: value, Labels: append([]string{"rule", w.rule}, labels...)})
 	}
@@ -220,7 +188,7 @@ func (w *watch) appendTo(all []algorithms.Metric, r *rule, from [origins]bool) [
 	for o := range s.counts {
 		for from := range s.counts[o] {
 			if n := s.counts[o][from].Load(); n > 0 || expected[o][from] {
-				add("ratelimit_decisions_total", float64(n), "algorithm", algorithm, "outcome", outcomeNames[o], "source", originNames[from])
+				add("ratelimit_decisions_total", float64(n), "algorithm", algorithm, "outcome", outcomeNames[o], "source", algorithms.Source(from).String())
 			}
 		}
 	}

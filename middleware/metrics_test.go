@@ -281,13 +281,13 @@ func TestEveryOutcomeIsCountedByItsSource(t *testing.T) {
 				result: func(r *algorithms.Result) error {
 					switch r.Check.Rule {
 					case "own":
-						r.Source = "own"
+						r.Source = algorithms.SourceOther
 					case "renamed":
 						r.Check.Rule = "nobody's"
 					case "unsaid":
-						r.Source = ""
+						r.Source = algorithms.SourceNone
 					case "undecided":
-						r.Source, r.HasRoom, r.Err = "", false, errors.New("away")
+						r.Source, r.HasRoom, r.Err = algorithms.SourceNone, false, errors.New("away")
 					case "invalid":
 						return algorithms.ErrInvalidCheck
 					}

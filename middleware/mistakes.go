@@ -169,7 +169,7 @@ var table = []row{
 	{warn: true, limits: func(_ *Rule, set *limitSet, f *found) {
 		for _, l := range set.limited() {
 			bucket, quota := !isWindow(l), l.Quota()
-			if l.Algorithm == "" && !bucket && l.Rate < fewUnits && l.Period >= time.Minute {
+			if l.Algorithm == 0 && !bucket && l.Rate < fewUnits && l.Period >= time.Minute {
 				f.say("%s is a sliding_window, which may deny for up to %s; for so few units write Algorithm: algorithms.SlidingLog, "+
 					"in text %q, or name the sliding_window to keep it", set.name(l), l.Period+l.Period/time.Duration(l.Rate), l.String()+" sliding_log")
 			}

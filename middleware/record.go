@@ -102,7 +102,7 @@ func (m *Middleware) recordDenial(ctx context.Context, w *watch, r *algorithms.R
 		slog.String("rule", r.Check.Rule),
 		slog.String("key", m.shown(r.Check.Key)),
 		slog.String("algorithm", algorithmOf(r.Check.Limit)),
-		slog.String("source", originNames[originOf(r.Source)]),
+		slog.String("source", r.Source.String()),
 	}
 	if r.RetryAfter < algorithms.Never {
 		attrs = append(attrs, slog.Duration("retry_after", r.RetryAfter))

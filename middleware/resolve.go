@@ -107,7 +107,7 @@ func (e *evaluation) keyOf(rule *rule) (string, error) {
 
 func (e *evaluation) count(i int, o outcome) {
 	if !e.peeks {
-		e.set.watches[i].series.counts[o][originNone].Add(1)
+		e.set.watches[i].series.counts[o][algorithms.SourceNone].Add(1)
 	}
 }
 

@@ -246,7 +246,7 @@ func (r *Rule) hasHeld() bool {
 	return slices.ContainsFunc(r.sets(), func(set *limitSet) bool { return slices.ContainsFunc(set.all, isHeld) })
 }
 
-// algorithmOf returns the name of a limit's algorithm, also if Algorithm is "".
+// algorithmOf returns the name of a limit's algorithm, also if Algorithm is 0.
 func algorithmOf(l algorithms.Limit) string { return naming.Limit(l).Name() }
 
 func isWindow(l algorithms.Limit) bool {

@@ -155,7 +155,7 @@ func (set *ruleset) chargeOn(rule string) []int {
 func (set *ruleset) failed(checks []algorithms.Check) {
 	for i := range checks {
 		if i == 0 || checks[i].Rule != checks[i-1].Rule { // else it is another window of it
-			set.seriesOf(checks[i].Rule).counts[outcomeError][originNone].Add(1)
+			set.seriesOf(checks[i].Rule).counts[outcomeError][algorithms.SourceNone].Add(1)
 		}
 	}
 }

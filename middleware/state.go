@@ -23,12 +23,9 @@ type requestState struct {
 	set    *ruleset
 	header http.Header // of the response, for ModifyResponse
 
-	held    *held              // released when the request is over
-	checks  []algorithms.Check // that were decided; nil if they are those of the results
-	request *http.Request      // for Config.Settled; nil if it is not to be called
-	unpaid  bool               // only Add may have charged it
-
-	hasStatus bool // the handler has written one; known only if a rule with ChargeOn has charged the request
+	held    *held               // released when the request is over
+	checks  *[]algorithms.Check // that were decided; nil if they are those of the results
+	request *http.Request       // for Config.Settled; nil if it is not to be called
 
 	decision algorithms.Decision // never changes
 	spent    time.Duration       // waiting for decisions, in all middlewares so far
@@ -38,6 +35,9 @@ type requestState struct {
 	accounts *account      // of the rules that were settled or added to; a list
 	holds    int32         // by the handler and by Hold, that were not released; 0 if the request is over
 	kept     bool          // Hold was called
+
+	unpaid    bool // only Add may have charged it
+	hasStatus bool // the handler has written one; known only if a rule with ChargeOn has charged the request
 
 	next http.Request // what the next handler gets; here, so that both are one allocation
 }

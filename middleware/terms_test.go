@@ -113,7 +113,7 @@ func TestLimitsFor(t *testing.T) {
 		{[]algorithms.Limit{algorithms.PerMinute(3), algorithms.PerMinute(4)}, "map[charged:50/1h 5 r:50/1h 1]", 1}, // one count
 		{[]algorithms.Limit{{Rate: 5}}, "map[charged:50/1h 5 r:50/1h 1]", 1},
 		{[]algorithms.Limit{{Period: time.Hour}}, "map[charged:50/1h 5 r:50/1h 1]", 1},
-		{[]algorithms.Limit{{Rate: 1, Period: 1, Algorithm: "none"}}, "map[charged:50/1h 5 r:50/1h 1]", 1},
+		{[]algorithms.Limit{{Rate: 1, Period: 1, Algorithm: 99}}, "map[charged:50/1h 5 r:50/1h 1]", 1},
 	} {
 		returns, asked = c.returns, 0
 		if got := fmt.Sprint(checked(t, m, request("GET /", "Tier", "pro"))); got != c.want || asked != c.asked {

@@ -57,7 +57,7 @@ func (a answers) Peek(_ context.Context, checks ...algorithms.Check) (algorithms
 	}
 	d := algorithms.Decision{Allowed: true, Results: make([]algorithms.Result, len(checks))}
 	for i, c := range checks {
-		r := algorithms.Result{Check: c, HasRoom: true, Remaining: c.Limit.Quota(), At: time.Now(), Source: "limitertest"}
+		r := algorithms.Result{Check: c, HasRoom: true, Remaining: c.Limit.Quota(), At: time.Now(), Source: algorithms.SourceOther}
 		if a.denies != nil && a.denies(c) {
 			r.HasRoom, r.Remaining, r.RetryAfter, r.ResetAfter = false, 0, a.retryAfter, a.retryAfter
 		}

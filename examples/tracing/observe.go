@@ -72,7 +72,7 @@ func decisive(d algorithms.Decision) (shown algorithms.Result, ok bool) {
 func describe(r algorithms.Result) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{
 		attribute.String("ratelimit.rule", r.Check.Rule),
-		attribute.String("ratelimit.source", string(r.Source)),
+		attribute.String("ratelimit.source", r.Source.String()),
 	}
 	if r.Err == nil {
 		attributes = append(attributes, attribute.Int64("ratelimit.remaining", r.Remaining))

@@ -81,7 +81,7 @@ func crowd(t *rapid.T, row *step.Row) {
 		cells       uint64
 	}
 	l := step.Limit{
-		Rate: rapid.Int64Range(1, 4).Draw(t, "rate"), Algorithm: row.Name,
+		Rate: rapid.Int64Range(1, 4).Draw(t, "rate"), Algorithm: row.Number,
 		Period: time.Duration(rapid.Int64Range(1, 20).Draw(t, "period")) * time.Microsecond,
 	}
 	span := l.Period.Microseconds() // by which the clock moves at most
@@ -156,7 +156,7 @@ func TestSketchesCountWhileTheClockIsBack(t *testing.T) {
 		if row.Held {
 			continue
 		}
-		l := step.Limit{Rate: 3, Period: time.Second, Algorithm: row.Name}
+		l := step.Limit{Rate: 3, Period: time.Second, Algorithm: row.Number}
 		switch {
 		case row.Calendar:
 			l.Period, l.Calendar = 0, "day@UTC"

@@ -13,5 +13,5 @@ func Of(c *algorithms.Check) step.Name {
 
 // Limit returns a limit in the terms of package step.
 func Limit(l algorithms.Limit) step.Limit {
-	return step.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst, Calendar: l.Calendar, Algorithm: string(l.Algorithm)}
+	return step.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst, Calendar: l.Calendar, Algorithm: uint16(l.Algorithm)}
 }

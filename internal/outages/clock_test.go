@@ -65,7 +65,7 @@ func (r *run) takeMinutes(t *testing.T) (wait func() []minute) {
 	var minutes []minute
 	for _, row := range rated.Without(func(row step.Row) bool { return row.Queue }) {
 		l := algorithms.PerMinute(60)
-		l.Algorithm = algorithms.Algorithm(row.Name)
+		l.Algorithm = algorithms.Algorithm(row.Number)
 		minutes = append(minutes, minute{limit: l})
 	}
 	done := make(chan struct{})

@@ -54,7 +54,7 @@ func recordOf(r *http.Request) *record { return r.Context().Value(recordKey{}).(
 // moment ago how it would.
 func (r *record) undecided() bool {
 	return slices.ContainsFunc(r.results, func(res algorithms.Result) bool {
-		return res.Source != algorithms.SourceRedis && res.Source != algorithms.SourceDenyCache && res.Source != ""
+		return res.Source != algorithms.SourceRedis && res.Source != algorithms.SourceDenyCache && res.Source != algorithms.SourceNone
 	})
 }
 

@@ -104,7 +104,7 @@ func Run(requests []Request, limit algorithms.Limit, peeks ...time.Duration) (ou
 		if err != nil {
 			return nil, nil, err
 		}
-		if d.Allowed && step.Lookup(string(limit.Algorithm)).Held {
+		if d.Allowed && step.Lookup(uint16(limit.Algorithm)).Held {
 			end := ending{q.At + q.Duration, algorithms.Charge{Result: d.Results[0]}}
 			i, _ := slices.BinarySearchFunc(endings, end, func(a, b ending) int { return cmp.Compare(a.at, b.at) })
 			endings = slices.Insert(endings, i, end)

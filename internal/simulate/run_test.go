@@ -14,7 +14,7 @@ import (
 // tenAMinute is a limit of each algorithm.
 func tenAMinute() (limits []algorithms.Limit) {
 	for _, row := range rated.Rows {
-		limit := algorithms.Limit{Rate: 10, Period: time.Minute, Algorithm: algorithms.Algorithm(row.Name)}
+		limit := algorithms.Limit{Rate: 10, Period: time.Minute, Algorithm: algorithms.Algorithm(row.Number)}
 		if row.Bucket {
 			limit.Burst = 4
 		}

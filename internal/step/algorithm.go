@@ -10,37 +10,40 @@ const (
 	forPlaces  = " for in_flight; got %d"
 )
 
-// Table lists the algorithms.
-var Table = numbered([]Row{
-	{Name: "fixed_window", Short: "fw1", Step: fixedWindow{}, Code: 1, MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Aligned: true},
-	{Name: "sliding_window", Short: "sw1", Step: slidingWindow{}, Code: 2, MaxRate: MaxSquared, why: forSquares, maxUsed: MaxSquared, Aligned: true},
-	{Name: "sliding_log", Short: "sl1", Step: slidingLog{}, Code: 3, MaxRate: MaxLog, why: forEntries, maxUsed: MaxSquared, Summary: true, Log: true},
-	{Name: "token_bucket", Short: "tb1", Step: bucket{}, Code: 4, MaxRate: MaxUnits, why: forHeaders, Bucket: true},
-	{Name: "leaky_bucket", Short: "lb1", Step: queue{}, Code: 5, MaxRate: MaxUnits, why: forHeaders, Bucket: true, Queue: true},
-	{Name: "gcra", Short: "gcra1", Step: bucket{}, Code: 4, MaxRate: MaxUnits, why: forHeaders, Bucket: true},
-	{Name: "in_flight", Short: "if2", Step: inFlight{}, Code: 6, MaxRate: MaxInFlight, why: forPlaces, Summary: true, Held: true},
-	{Name: "calendar_window", Short: "cw1", Step: calendarWindow{}, Code: 7, MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Calendar: true},
-})
+// The numbers of the algorithms.
+const (
+	FixedWindow = 1 + iota
+	SlidingWindow
+	SlidingLog
+	TokenBucket
+	LeakyBucket
+	GCRA
+	InFlight
+	CalendarWindow
+)
 
-// numbered sets Number.
-func numbered(rows []Row) []Row {
-	for i := range rows {
-		rows[i].Number = uint64(i + 1)
-	}
-	return rows
+// Table lists the algorithms by their numbers.
+var Table = []Row{
+	{Number: FixedWindow, Name: "fixed_window", Short: "fw1", Step: fixedWindow{}, Code: 1, MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Aligned: true},
+	{Number: SlidingWindow, Name: "sliding_window", Short: "sw1", Step: slidingWindow{}, Code: 2, MaxRate: MaxSquared, why: forSquares, maxUsed: MaxSquared, Aligned: true},
+	{Number: SlidingLog, Name: "sliding_log", Short: "sl1", Step: slidingLog{}, Code: 3, MaxRate: MaxLog, why: forEntries, maxUsed: MaxSquared, Summary: true, Log: true},
+	{Number: TokenBucket, Name: "token_bucket", Short: "tb1", Step: bucket{}, Code: 4, MaxRate: MaxUnits, why: forHeaders, Bucket: true},
+	{Number: LeakyBucket, Name: "leaky_bucket", Short: "lb1", Step: queue{}, Code: 5, MaxRate: MaxUnits, why: forHeaders, Bucket: true, Queue: true},
+	{Number: GCRA, Name: "gcra", Short: "gcra1", Step: bucket{}, Code: 4, MaxRate: MaxUnits, why: forHeaders, Bucket: true},
+	{Number: InFlight, Name: "in_flight", Short: "if2", Step: inFlight{}, Code: 6, MaxRate: MaxInFlight, why: forPlaces, Summary: true, Held: true},
+	{Number: CalendarWindow, Name: "calendar_window", Short: "cw1", Step: calendarWindow{}, Code: 7, MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Calendar: true},
 }
 
-// Lookup returns the row of an algorithm, or nil.
-func Lookup(name string) *Row {
-	for i := range Table {
-		if Table[i].Name == name {
-			return &Table[i]
-		}
+// Lookup returns the row of an algorithm by its number, or nil.
+func Lookup(number uint16) *Row {
+	if number == 0 || int(number) > len(Table) {
+		return nil
 	}
-	return nil
+	return &Table[number-1]
 }
 
-func names() string {
+// Names lists the names of the algorithms.
+func Names() string {
 	all := make([]string, len(Table))
 	for i := range Table {
 		all[i] = Table[i].Name
@@ -49,7 +52,7 @@ func names() string {
 }
 
 // Row returns the algorithm's row, or nil.
-func (l Limit) Row() *Row { return Lookup(l.Name()) }
+func (l Limit) Row() *Row { return Lookup(l.Number()) }
 
 // Quota is the number of units that an unused key can spend at once.
 func (l Limit) Quota() int64 {

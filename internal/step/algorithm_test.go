@@ -2,14 +2,10 @@ package step
 
 import "testing"
 
-// boundIndex tells algorithms apart by these alone.
-func TestAlgorithmsDifferInLetterOrLength(t *testing.T) {
-	seen := map[[2]int]string{}
-	for _, row := range Table {
-		looks := [2]int{int(row.Name[0]), len(row.Name)}
-		if other := seen[looks]; other != "" {
-			t.Errorf("%s and %s have the same first letter and length: let boundIndex hash more of them", other, row.Name)
+func TestRowsStandAtTheirNumbers(t *testing.T) {
+	for i := range Table {
+		if row := &Table[i]; int(row.Number) != i+1 {
+			t.Errorf("%s is row %d of Table and has the number %d: put it in order of the numbers", row.Name, i+1, row.Number)
 		}
-		seen[looks] = row.Name
 	}
 }

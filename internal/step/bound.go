@@ -44,15 +44,10 @@ func (l Limit) Numbers(p *Params, cost int64, maxDelay time.Duration) (ok bool) 
 	return true
 }
 
-// boundIndex hashes a limit and a cost. Algorithms differ in their first letter or in
-// their length (TestAlgorithmsDifferInLetterOrLength).
+// boundIndex hashes a limit and a cost.
 func (l Limit) boundIndex(cost int64) uint64 {
-	algorithm := uint64(len(l.Algorithm))
-	if algorithm > 0 {
-		algorithm = algorithm<<8 | uint64(l.Algorithm[0])
-	}
 	mixed := uint64(l.Rate)*0x9e3779b97f4a7c15 + uint64(l.Period)*0xc2b2ae3d27d4eb4f + uint64(l.Burst)*0x165667b19e3779f9 +
-		uint64(cost)*0x27d4eb2f165667c5 + algorithm*0x85ebca77c2b2ae63
+		uint64(cost)*0x27d4eb2f165667c5 + uint64(l.Algorithm)*0x85ebca77c2b2ae63
 	if l.Calendar != "" {
 		mixed = (mixed ^ idOf(l.Calendar)) * 0x9e3779b97f4a7c15
 	}

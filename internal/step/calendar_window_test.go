@@ -11,7 +11,7 @@ func TestACalendarWindowIsFreeAtItsOwnEnd(t *testing.T) {
 	const hour = int64(time.Hour / time.Microsecond)
 	noon := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC).UnixMicro()
 	today := noon - 12*hour
-	l := Limit{Rate: 3, Algorithm: "calendar_window", Calendar: "day@UTC"}
+	l := Limit{Rate: 3, Algorithm: CalendarWindow, Calendar: "day@UTC"}
 	p := l.Params(1, 0, l.Row())
 	for name, c := range map[string]struct {
 		state State

@@ -83,8 +83,8 @@ package step
 // needs is a column of the row or a method of the step. A new algorithm takes
 //
 //   - NAME.go here: its step, which may embed another step and change what differs;
-//   - one row at the end of Table in algorithm.go, because a row's place is its Number; and a
-//     constant for the name in package algorithms;
+//   - its number and its row, at the end of both lists in algorithm.go; and a constant in
+//     package algorithms;
 //   - the twin: a branch of step in internal/script/common.lua, for the row's Code, and the
 //     correction in settle.lua;
 //   - algorithms/exact_test.go: its promise in rational numbers, as an exactModel;

@@ -11,20 +11,28 @@ type Limit struct {
 	Period    time.Duration
 	Burst     int64
 	Calendar  string
-	Algorithm string // "" means calendar_window if Calendar is set, token_bucket if Burst is, else sliding_window
+	Algorithm uint16 // its number; 0 means calendar_window if Calendar is set, token_bucket if Burst is, else sliding_window
 }
 
-// Name returns the algorithm's name, also if Algorithm is "".
-func (l Limit) Name() string {
+// Number returns the algorithm's number, also if Algorithm is 0.
+func (l Limit) Number() uint16 {
 	switch {
-	case l.Algorithm != "":
+	case l.Algorithm != 0:
 		return l.Algorithm
 	case l.Calendar != "":
-		return "calendar_window"
+		return CalendarWindow
 	case l.Burst != 0:
-		return "token_bucket"
+		return TokenBucket
 	}
-	return "sliding_window"
+	return SlidingWindow
+}
+
+// Name returns the algorithm's name, also if Algorithm is 0; "" if there is none of this number.
+func (l Limit) Name() string {
+	if row := l.Row(); row != nil {
+		return row.Name
+	}
+	return ""
 }
 
 // A Name is what a count is called. Checks with equal names share a count, in every process:
@@ -38,17 +46,13 @@ type Name struct {
 // a key differ in it. Rate and burst are no part of it, so that a changed rate continues the
 // count.
 func (l Limit) Window() uint64 {
-	var number uint64
-	if row := l.Row(); row != nil {
-		number = row.Number
-	}
 	if l.Calendar != "" {
-		return windowOf(idOf(l.Calendar), number)
+		return windowOf(idOf(l.Calendar), l.Number())
 	}
-	return windowOf(uint64(l.Period.Microseconds()), number)
+	return windowOf(uint64(l.Period.Microseconds()), l.Number())
 }
 
-func windowOf(counts, number uint64) uint64 { return counts<<4 ^ number }
+func windowOf(counts uint64, number uint16) uint64 { return counts<<4 ^ uint64(number) }
 
 func (l Limit) quotaFor(row *Row) int64 {
 	if row.Bucket {

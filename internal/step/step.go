@@ -9,6 +9,7 @@ import (
 // and the step's twin in Lua; doc.go says how. Code elsewhere does not compare
 // algorithms: a difference between them is a field of Row or a method of the step.
 type Row struct {
+	Number   uint16 // index in Table, from 1
 	Name     string
 	Short    string // its name in keys; the digit is the form of the states, see testdata/forms.txt
 	Step     step
@@ -23,8 +24,6 @@ type Row struct {
 	Summary  bool   // its state is not three numbers: scripts return a summary of it
 	Log      bool   // the state has entries, in a Memory too
 	Held     bool   // a charge is a request in progress: it costs 1, ends with the request, and Period is its lease
-
-	Number uint64 // index in Table, from 1
 }
 
 // DeniedByDelay reports whether a check that does not fit was denied only because its

@@ -42,7 +42,7 @@ func (l Limit) Invalid(row *Row) (errs []error) {
 	}
 	switch {
 	case row == nil:
-		bad("unknown algorithm %q; use one of %s", l.Algorithm, names())
+		bad("unknown algorithm %d; use one of %s", l.Algorithm, Names())
 	case l.Burst < 0:
 		bad("burst must not be negative, got %d", l.Burst)
 	case l.Burst > 0 && !row.Bucket:

@@ -140,7 +140,7 @@ func Limit(l algorithms.Limit) string {
 	if l.Rate < 0 {
 		return "unlimited"
 	}
-	l.Algorithm = algorithms.Algorithm(naming.Limit(l).Name())
+	l.Algorithm = algorithms.Algorithm(naming.Limit(l).Number())
 	return l.String()
 }
 

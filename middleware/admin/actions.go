@@ -152,7 +152,7 @@ func (h *handler) use(ctx context.Context, rule *view.Rule, o order, limits []vi
 	}
 	check := found[0]
 	l := check.Limit
-	window := l.Calendar != "" || l.Burst == 0 && slices.Contains([]algorithms.Algorithm{"", algorithms.FixedWindow, algorithms.SlidingWindow}, l.Algorithm)
+	window := l.Calendar != "" || l.Burst == 0 && slices.Contains([]algorithms.Algorithm{0, algorithms.FixedWindow, algorithms.SlidingWindow}, l.Algorithm)
 	switch {
 	case l.Rate < 0 || l.Algorithm == algorithms.InFlight:
 		return bad("%s counts nothing that could be set", view.Limit(l))

@@ -192,7 +192,7 @@ type countView struct {
 
 // Elsewhere reports whether the store has not answered.
 func (c *countView) Elsewhere() bool {
-	return c.Source != string(algorithms.SourceRedis) && c.Source != string(algorithms.SourceMemory)
+	return c.Source != algorithms.SourceRedis.String() && c.Source != algorithms.SourceMemory.String()
 }
 
 // Used is what is in flight.
@@ -282,7 +282,7 @@ func (h *handler) overrideFor(rule *view.Rule, o order, keys []string) string {
 func (h *handler) countOf(l *view.ClientLimit, r *algorithms.Result) countView {
 	c := countView{
 		Key: h.limit.Operator().Shown(r.Check.Key).Text, Tier: l.Tier, Override: l.Override, Limit: view.Limit(r.Check.Limit), Cost: r.Check.Cost, Shadow: r.Check.Shadow,
-		Source: string(r.Source), Allowed: r.HasRoom, Banned: r.BannedFor > 0, Remaining: r.Remaining, RetryAfter: view.Seconds(r.RetryAfter), ResetAfter: view.Seconds(r.ResetAfter),
+		Source: r.Source.String(), Allowed: r.HasRoom, Banned: r.BannedFor > 0, Remaining: r.Remaining, RetryAfter: view.Seconds(r.RetryAfter), ResetAfter: view.Seconds(r.ResetAfter),
 		Quota: r.Check.Limit.Quota(), Held: r.Check.Limit.Algorithm == algorithms.InFlight, BannedFor: view.Seconds(r.BannedFor),
 	}
 	if r.Err != nil {

@@ -49,7 +49,7 @@ func TestRedisBytes(t *testing.T) {
 		rows = append(rows, row)
 	}
 	for _, name := range everyAlgorithm {
-		add("`"+string(name)+"`", string(name), func(rate int64) int64 { return limitBytes(t, client, clock, name, rate) })
+		add("`"+name.String()+"`", name.String(), func(rate int64) int64 { return limitBytes(t, client, clock, name, rate) })
 	}
 	add("for comparison: a sorted set of times, about", "sorted_set", func(rate int64) int64 {
 		return rounded(sortedSetBytes(t, client, clock.Now(), rate))
@@ -214,7 +214,7 @@ func TestRedisCPU(t *testing.T) {
 	}
 	rows := table{{"µs per decision", "admitted", "denied"}}
 	for _, name := range everyAlgorithm {
-		rows = append(rows, []string{"`" + string(name) + "`", fmt.Sprintf("%.1f", least[name][0]), fmt.Sprintf("%.1f", least[name][1])})
+		rows = append(rows, []string{"`" + name.String() + "`", fmt.Sprintf("%.1f", least[name][0]), fmt.Sprintf("%.1f", least[name][1])})
 	}
 	figures := figures{"redis/cpu": rows.String()}
 	t.Log("\n" + figures["redis/cpu"])

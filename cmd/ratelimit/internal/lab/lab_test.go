@@ -336,7 +336,7 @@ func TestThePageHasEachAlgorithm(t *testing.T) {
 	}
 	var chosen []algorithms.Algorithm
 	for i, chip := range chips {
-		if chip[1] != string(all[i]) || !strings.Contains(string(words), "\n  "+chip[1]+": '") || (chip[3] != "") != (all[i] == algorithms.InFlight) {
+		if chip[1] != all[i].String() || !strings.Contains(string(words), "\n  "+chip[1]+": '") || (chip[3] != "") != (all[i] == algorithms.InFlight) {
 			t.Errorf("%q, want %s and words about it", chip, all[i])
 		}
 		if chip[2] != "" {

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -33,7 +34,7 @@ const (
 var all = func() (names []algorithms.Algorithm) {
 	for _, row := range step.Table {
 		if !row.Calendar {
-			names = append(names, algorithms.Algorithm(row.Name))
+			names = append(names, algorithms.Algorithm(row.Number))
 		}
 	}
 	return names
@@ -113,7 +114,7 @@ func (s scenario) requests() []simulate.Request {
 // number of its own.
 func (s scenario) limit(a algorithms.Algorithm) algorithms.Limit {
 	l := algorithms.Limit{Rate: s.rate, Period: s.period, Algorithm: a}
-	switch row := step.Lookup(string(a)); {
+	switch row := step.Lookup(uint16(a)); {
 	case row.Held:
 		return algorithms.MaxInFlight(s.atOnce)
 	case row.Bucket:
@@ -213,13 +214,14 @@ func parseScenario(query url.Values) (s scenario, err error) {
 	if q.Has("algorithms") {
 		s.algorithms = nil
 		for name := range strings.SplitSeq(q.Get("algorithms"), ",") {
-			if !slices.Contains(all, algorithms.Algorithm(name)) {
+			var a algorithms.Algorithm
+			if _ = a.UnmarshalText([]byte(name)); !slices.Contains(all, a) {
 				q.fail("algorithms", fmt.Errorf("there is no %q; choose from %q", name, all))
 				continue
 			}
-			s.algorithms = append(s.algorithms, algorithms.Algorithm(name))
+			s.algorithms = append(s.algorithms, a)
 		}
-		slices.SortFunc(s.algorithms, func(a, b algorithms.Algorithm) int { return slices.Index(all, a) - slices.Index(all, b) })
+		slices.SortFunc(s.algorithms, func(a, b algorithms.Algorithm) int { return cmp.Compare(a, b) })
 		s.algorithms = slices.Compact(s.algorithms)
 	}
 	if q.Has("traffic") {

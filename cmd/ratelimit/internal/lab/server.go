@@ -35,7 +35,7 @@ var index = func() []byte {
 	}
 	var boxes []box
 	for _, a := range all {
-		boxes = append(boxes, box{a, slices.Contains(chosen, a), step.Lookup(string(a)).Held})
+		boxes = append(boxes, box{a, slices.Contains(chosen, a), step.Lookup(uint16(a)).Held})
 	}
 	var page bytes.Buffer
 	if err := template.Must(template.ParseFS(web, "web/index.html")).Execute(&page, boxes); err != nil {

@@ -97,7 +97,7 @@ func (s scenario) run(a algorithms.Algorithm, requests []simulate.Request, clien
 	if err != nil {
 		return row{}, err
 	}
-	kind := step.Lookup(string(a))
+	kind := step.Lookup(uint16(a))
 	r := row{
 		Algorithm: a, Limit: limit.String(), Quota: limit.Quota(), Bucket: kind.Bucket, Held: kind.Held,
 		Admitted: make([]int, columns), Denied: make([]int, columns),

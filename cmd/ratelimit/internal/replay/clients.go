@@ -74,7 +74,7 @@ type candidate struct {
 // quota would have had to be for all the key's requests so far to be admitted.
 func candidates(rule string, l algorithms.Limit) []candidate {
 	bucket := l
-	bucket.Algorithm, bucket.Burst = algorithms.Algorithm(step.Limit{Burst: l.Burst, Algorithm: string(l.Algorithm)}.Name()), 1
+	bucket.Algorithm, bucket.Burst = algorithms.Algorithm(step.Limit{Burst: l.Burst, Algorithm: uint16(l.Algorithm)}.Number()), 1
 	if bucket.Validate() != nil { // it is a window
 		l.Rate = most(func(n int64) bool { l.Rate = n; return l.Validate() == nil })
 		return []candidate{{rule, l}}
