@@ -674,6 +674,7 @@ func TestNoPlaceIsLost(test *testing.T) {
 						all.Go(func() { _, _ = r.Body.Read(nil) })
 						_, _ = w.Write(nil)
 					case "late read":
+						out() // another goroutine's read parks the handler, too
 						all.Go(func() { time.Sleep(st.pause); _, _ = r.Body.Read(nil) })
 					case "flush":
 						out()
