@@ -174,38 +174,6 @@ func TestRulesTakeTurns(t *testing.T) {
 	})
 }
 
-// Nor does it keep them out: when the queue is full, the longest line gives way.
-func TestALongLineGivesWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := served(t, true, func(_ context.Context, cmds []redis.Cmder) {
-			time.Sleep(time.Millisecond)
-			admit(cmds...)
-		})
-		r.Budget = time.Second
-		var all sync.WaitGroup
-		var busy atomic.Int64
-		for i := range transport.MaxPlaces + transport.MaxWaiting + 5 {
-			all.Go(func() {
-				if err := taken(r, "flood", fmt.Sprint(i)); errors.Is(err, transport.ErrBusy) {
-					busy.Add(1)
-				}
-			})
-		}
-		synctest.Wait()
-		for i := range 7 {
-			all.Go(func() {
-				if err := taken(r, "login", fmt.Sprint(i)); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
-		if busy.Load() != 5+7 {
-			t.Errorf("%d of the flood were refused, want those who came to a full queue and those who gave way", busy.Load())
-		}
-	})
-}
-
 // A server that hangs, or a lost packet, does not keep those waiting who come
 // later, as long as there are connections.
 func TestASlowBatchFreesItsPlace(t *testing.T) {
@@ -315,7 +283,8 @@ func TestNobodyWaitsLongerThanTheBudget(t *testing.T) {
 	})
 }
 
-// Not more wait than there is room for, and none after a circuit has opened.
+// Not more wait than there is room for, and none after a circuit has opened. When the queue is
+// full, the longest line gives way: a flood on one rule does not keep the callers of another out.
 func TestWhoWaitsIsBoundedAndDropped(t *testing.T) {
 	inBubbles(t, func(t *testing.T, direct bool) {
 		release := make(chan struct{})
@@ -325,25 +294,33 @@ func TestWhoWaitsIsBoundedAndDropped(t *testing.T) {
 		})
 		r.Budget = time.Minute
 		var all sync.WaitGroup
-		var refused atomic.Int64
-		for i := range transport.MaxPlaces + transport.MaxWaiting + 5 {
-			all.Go(func() {
-				if err := taken(r, "r", fmt.Sprint(i)); transport.ClassOf(err) == transport.ClassBusy {
-					refused.Add(1)
-				} else if err != nil {
-					t.Error(err)
-				}
-			})
+		take := func(rule string, n int) *atomic.Int64 {
+			refused := new(atomic.Int64)
+			for i := range n {
+				all.Go(func() {
+					if err := taken(r, rule, fmt.Sprint(i)); transport.ClassOf(err) == transport.ClassBusy {
+						refused.Add(1)
+					} else if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			synctest.Wait()
+			return refused
 		}
-		synctest.Wait()
-		if n := refused.Load(); n != 5 {
+		flood := take("flood", transport.MaxPlaces+transport.MaxWaiting+5)
+		if n := flood.Load(); n != 5 {
 			t.Errorf("%d refused, want 5", n)
+		}
+		logins := take("login", 7)
+		if flood.Load() != 5+7 || logins.Load() != 0 {
+			t.Errorf("%d of the flood and %d logins refused, want those who came to a full queue and those who gave way", flood.Load(), logins.Load())
 		}
 		idle := storeOf(r).Idle()[0]
 		storeOf(r).Drop(0)
 		synctest.Wait()
-		if n := refused.Load(); n != 5+transport.MaxWaiting {
-			t.Errorf("%d refused after the drop, want all %d", n, 5+transport.MaxWaiting)
+		if n := flood.Load() + logins.Load(); n != 5+7+transport.MaxWaiting {
+			t.Errorf("%d refused after the drop, want all %d", n, 5+7+transport.MaxWaiting)
 		}
 		select {
 		case <-idle:
