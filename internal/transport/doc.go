@@ -46,7 +46,7 @@ package transport
 //   - A batch has the deadline of its latest member. One timer of the batcher wakes calls
 //     whose time has ended. There is no timer and no goroutine while no batch is under way.
 //   - Calls with the same rules wait in one line, and lines take turns (TestRulesTakeTurns).
-//     If 4096 calls wait, the longest line gives way to others (TestALongLineGivesWay).
+//     If 4096 calls wait, the longest line gives way to others (TestWhoWaitsIsBoundedAndDropped).
 //   - Calls of a batch that differ only in their keys and in Call.Own are one run of a joint script
 //     (Script.JoinedBy): one TIME, one MGET, and each state is written once. With 128 callers
 //     that saves a quarter of Redis' time. The transport compares arguments and knows nothing
