@@ -44,7 +44,7 @@ func validated(change func(*ratelimit.Rule)) []string {
 
 // inFile writes a rule as a document; false if a document cannot say it.
 func inFile(r *ratelimit.Rule) (document []byte, ok bool) {
-	ok = r.Key == keyfunc.IP && r.CostFor == nil && r.Fail == failmode.Local && (r.Limits == nil || r.Limit == algorithms.Limit{})
+	ok = r.Key == keyfunc.IP && r.Overrides == nil && r.CostFor == nil && r.Fail == failmode.Local && (r.Limits == nil || r.Limit == algorithms.Limit{})
 	list := func(limits []algorithms.Limit) any {
 		if len(limits) == 1 && limits[0] == unlimited {
 			return "unlimited"
@@ -143,8 +143,16 @@ func TestWhatRulesMaySay(t *testing.T) {
 	}
 }
 
-// Every mistake is found, and New, SetRules and rule files say the same about it.
+// Every mistake is found, and New, SetRules and rule files say the same about it, and no secret.
 func TestMistakesInRules(t *testing.T) {
+	overridden := func(key keyfunc.Key, client ...string) func(*ratelimit.Rule) {
+		return func(r *ratelimit.Rule) {
+			r.Overrides = []ratelimit.Override{override(algorithms.PerHour(5), client...)}
+			if key != nil {
+				r.Key = key
+			}
+		}
+	}
 	m, inFiles, said := inMemory(t, perHour("before", 5)), 0, make(map[string]bool)
 	for _, c := range []struct {
 		change func(*ratelimit.Rule)
@@ -302,6 +310,31 @@ func TestMistakesInRules(t *testing.T) {
 		{func(r *ratelimit.Rule) {
 			r.Sync, r.ChargeOn, r.Ban = time.Second, []int{401}, ratelimit.Ban{After: 1, For: time.Minute}
 		}, []string{"sync: does not go with charging by response", "sync: does not go with a ban"}},
+		{overridden(nil, "nobody"), []string{"overrides[0].client: keyfunc: ip: "}},
+		{overridden(nil), []string{"overrides[0].client: keyfunc: ip: takes one value, got 0"}},
+		{func(r *ratelimit.Rule) {
+			r.Overrides = []ratelimit.Override{override(algorithms.PerHour(5), "192.0.2.1"), override(algorithms.PerHour(6), "::ffff:192.0.2.1")}
+		}, []string{"overrides[1].client: the same as of overrides[0]: keep one"}},
+		{overridden(keyfunc.First(keyfunc.Header("User"), keyfunc.IP), "192.0.2.1"), []string{
+			"overrides[0].client: keyfunc: first(header:User, ip): begin with the number of the key that has the value, as in 1:alice",
+		}},
+		{overridden(keyfunc.Join(keyfunc.Header("User"), keyfunc.IP), "192.0.2.1"), []string{"overrides[0].client: keyfunc: [header:User, ip]: takes 2 values, got 1"}},
+		{overridden(keyfunc.Everyone), []string{"overrides[0].client: all clients have one key: change the limit"}},
+		{overridden(keyfunc.APIKey("Key"), "s3cret-1"), []string{
+			"overrides[0].client: keyfunc: apikey:Key: a secret must not be written down: write its stored form, apikey:",
+		}},
+		{overridden(keyfunc.Hashed(keyfunc.IP, nil), "s3cret-1"), []string{"overrides[0].client: the client is a secret"}},
+		{overridden(keyfunc.Join(keyfunc.IP, keyfunc.APIKey("Key")), strings.Repeat("s3cret-1", 20), "192.0.2.1"), []string{ // in the wrong order, one of them long
+			"overrides[0].client: the client is a secret",
+		}},
+		{overridden(keyfunc.Join(keyfunc.IP, keyfunc.APIKey("Key")), `"s3cret"-1`, "192.0.2.1"), []string{"overrides[0].client: the client is a secret"}},
+		{func(r *ratelimit.Rule) { r.Overrides = []ratelimit.Override{{Client: []string{"192.0.2.1"}}} }, []string{"overrides[0].limit: 0 limits; write 1 to 8"}},
+		{func(r *ratelimit.Rule) {
+			r.Cost, r.Overrides = 9, []ratelimit.Override{override(algorithms.PerHour(5), "192.0.2.1")}
+		}, []string{"cost: 9 is above the 5 units that overrides[0]'s limit 5/1h can hold"}},
+		{func(r *ratelimit.Rule) {
+			r.Overrides = slices.Repeat([]ratelimit.Override{override(algorithms.PerHour(5), "192.0.2.1")}, 1001)
+		}, []string{"overrides: 1001 overrides; at most 1000: give many clients a tier"}},
 		{func(r *ratelimit.Rule) { r.Note = "ask\nops" }, []string{"note: there is a character in it that is not visible"}},
 	} {
 		got := validated(c.change)
@@ -309,7 +342,7 @@ func TestMistakesInRules(t *testing.T) {
 		for i := range min(len(got), len(c.want)) {
 			same = same && strings.HasPrefix(got[i], c.want[i])
 		}
-		if !same {
+		if !same || strings.Contains(strings.Join(got, ""), "s3cret") {
 			t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(c.want, "\n\t"))
 		}
 
@@ -345,7 +378,7 @@ func TestMistakesInRules(t *testing.T) {
 		}
 	}
 	for field := range reflect.TypeFor[ratelimit.Rule]().Fields() { // there is nothing wrong with the last three, and they are not in the table
-		if elsewhere := []string{"Name", "Key", "Overrides", "LimitsFor", "Hidden", "Shadow"}; !said[field.Name] && !slices.Contains(elsewhere, field.Name) {
+		if elsewhere := []string{"Name", "Key", "LimitsFor", "Hidden", "Shadow"}; !said[field.Name] && !slices.Contains(elsewhere, field.Name) {
 			t.Errorf("no mistake in %s is tested", field.Name)
 		}
 	}

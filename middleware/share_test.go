@@ -69,11 +69,14 @@ func TestSharesThatAreTooSmallAreRefused(t *testing.T) {
 	tiered.Cost, tiered.Tiers = 3, map[string][]algorithms.Limit{"small": {algorithms.PerHour(5)}, "internal": ratelimit.Unlimited()}
 	slow := perHour("slow", 100)
 	slow.Limit = algorithms.Limit{Rate: 1, Period: time.Hour, Burst: 50}
-	_, err := inRegion(0.5, costly, tiered, slow, perHour("one", 1), perHour("enough", 2))
+	overridden := perHour("overridden", 100)
+	overridden.Overrides = []ratelimit.Override{override(algorithms.PerHour(1), "192.0.2.1")}
+	_, err := inRegion(0.5, costly, tiered, slow, overridden, perHour("one", 1), perHour("enough", 2))
 	want := []string{
 		`middleware: rule "costly": limit: the share 0.5 of 10/1h holds 5 units, and a request costs up to 6`,
 		`middleware: rule "tiered": tiers.small: the share 0.5 of 5/1h holds 2 units, and a request costs up to 3`,
 		`middleware: rule "slow": limit: the share 0.5 of 1/1h burst 50 is less than one unit`,
+		`middleware: rule "overridden": overrides[0].limit: the share 0.5 of 1/1h is less than one unit`,
 		`middleware: rule "one": limit: the share 0.5 of 1/1h is less than one unit`,
 	}
 	lines := strings.Split(fmt.Sprint(err), "\n")
