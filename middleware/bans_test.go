@@ -748,31 +748,11 @@ func TestLooksByOddLimiters(t *testing.T) {
 	}
 }
 
-// slowStore is a Redis whose answers take their time.
-type slowStore struct {
-	*algorithms.Redis
-	takes time.Duration
-}
-
-func (s slowStore) Unwrap() algorithms.Limiter { return s.Redis }
-
-func (s slowStore) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	select {
-	case <-time.After(s.takes):
-		return s.Redis.Take(ctx, checks...)
-	case <-ctx.Done():
-		return algorithms.Decision{}, ctx.Err()
-	}
-}
-
 // A strike waits once, and the one that bans a little longer. A store that is slow, but within
 // the budget of each command, bans all the same.
 func TestStrikesOnASlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const budget = 50 * time.Millisecond
-		store := slowStore{&algorithms.Redis{Client: limitertest.Redis(t), Namespace: "test", Budget: budget}, 45 * time.Millisecond}
-		guard := &failmode.Guard{Limiter: store, Instances: 1, Logger: slog.New(slog.DiscardHandler)}
-		defer func() { _ = guard.Close() }()
+		guard := distant(t, limitertest.Redis(t), 45*time.Millisecond)
 		rule := banning(1)
 		rule.Ban.After = 2
 		h := mustNew(t, ratelimit.Config{Limiter: guard, Rules: []ratelimit.Rule{rule}}).Handler(ok)

@@ -37,8 +37,7 @@ func (c distantClient) Process(ctx context.Context, cmd redis.Cmder) error {
 const budget = 50 * time.Millisecond
 
 // distant is a Guard of a Redis that is far away and empty. It ends with what it has left behind.
-func distant(t *testing.T, srv *redistest.Server, away time.Duration) *failmode.Guard {
-	client := srv.Client(t)
+func distant(t *testing.T, client *redis.Client, away time.Duration) *failmode.Guard {
 	client.FlushAll(t.Context())
 	g := &failmode.Guard{Limiter: &algorithms.Redis{Client: distantClient{client, away}, Namespace: "test", Budget: budget}, Instances: 1, Logger: slog.New(slog.DiscardHandler)}
 	t.Cleanup(func() {
@@ -88,7 +87,7 @@ func TestARequestWaitsOneBudget(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := distant(t, srv, c.away)
+				g := distant(t, srv.Client(t), c.away)
 				var others atomic.Int64 // rules that others than Redis decided
 				handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					d, _ := middleware.FromContext(r.Context())
@@ -134,7 +133,7 @@ func TestAddHasABudgetOfItsOwn(t *testing.T) {
 	const away, adds = 35 * time.Millisecond, 10
 	srv := redistest.Start(t)
 	synctest.Test(t, func(t *testing.T) {
-		g := distant(t, srv, away)
+		g := distant(t, srv.Client(t), away)
 		handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			for range adds {
 				begun := time.Now()
