@@ -2,10 +2,12 @@ package middleware_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -429,5 +431,51 @@ func TestTakeHoldsUntilTheContextEnds(t *testing.T) {
 	until(t, "the other is in flight", func() bool { return inFlightNow(t, m, "at-once") < 2 })
 	if n := inFlightNow(t, m, "at-once"); n != 1 {
 		t.Errorf("%d in flight, want the other's", n)
+	}
+}
+
+// A Hold that holds nothing is logged, in words that say which of the two mistakes it is.
+func TestAHoldThatHoldsNothing(t *testing.T) {
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	before := slog.Default()
+	slog.SetDefault(logger)
+	t.Cleanup(func() { slog.SetDefault(before) })
+	ratelimit.ForgetHold()
+	ratelimit.Hold(context.Background())()
+	if !strings.Contains(log.String(), "this context is of no request") {
+		t.Errorf("without a request: %s", log.String())
+	}
+	var late context.Context
+	h := mustNew(t, ratelimit.Config{Logger: logger, Rules: []ratelimit.Rule{{Name: "r", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(1)}}}).
+		Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			ratelimit.Hold(r.Context())()
+			late = r.Context() //nolint:fatcontext // of one request, for after its end
+		}))
+	serve(h, "GET /")
+	if strings.Contains(log.String(), "had returned") {
+		t.Errorf("in time: %s", log.String())
+	}
+	ratelimit.Hold(late)()
+	if !strings.Contains(log.String(), "Hold: a handler had returned before") {
+		t.Errorf("late: %s", log.String())
+	}
+}
+
+// A client that a limit in flight denies is told the rule's RetryAfter, and what denied it,
+// also if another rule, which had room, was asked as well.
+func TestRetryAfterOfRequestsInFlight(t *testing.T) {
+	for after, want := range map[time.Duration]string{0: "1", 15 * time.Second: "15", time.Hour: "3600"} {
+		rules := []ratelimit.Rule{{Name: "exports", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(1), RetryAfter: after}, perHour("rate", 60)}
+		var inner http.Handler
+		h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules}).
+			Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				w := serve(inner, "GET /")
+				if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != want || w.Header().Get("X-RateLimit-Limit") != "1" {
+					t.Errorf("%s: %d %v", after, w.Code, w.Header())
+				}
+			}))
+		inner = h
+		serve(h, "GET /")
 	}
 }

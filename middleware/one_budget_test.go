@@ -19,7 +19,7 @@ import (
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/redistest"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	"github.com/seed75154129/ratelimit/middleware"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 // A distantClient is a client whose server is far away. In a bubble, its commands take as
@@ -62,13 +62,13 @@ func (b lateBody) Read(p []byte) (int, error) {
 // Redis, and in chained middlewares. The time that its body takes does not count.
 func TestARequestWaitsOneBudget(t *testing.T) {
 	srv := redistest.Start(t)
-	one := func(r middleware.Rule) [][]middleware.Rule { return [][]middleware.Rule{{r}} }
-	refills := middleware.Rule{Name: "refills", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 40, Period: time.Second, Burst: 1, Algorithm: algorithms.TokenBucket}}
-	login := middleware.Rule{Name: "login", Key: keyfunc.IP, Limit: algorithms.PerHour(100), ChargeOn: []int{401}}
-	plain := middleware.Rule{Name: "plain", Key: keyfunc.IP, Limit: algorithms.PerHour(100)}
-	byBody := middleware.Rule{Name: "body", Key: keyfunc.BodyJSON("user", 1000), Limit: algorithms.PerHour(100)}
+	one := func(r ratelimit.Rule) [][]ratelimit.Rule { return [][]ratelimit.Rule{{r}} }
+	refills := ratelimit.Rule{Name: "refills", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 40, Period: time.Second, Burst: 1, Algorithm: algorithms.TokenBucket}}
+	login := ratelimit.Rule{Name: "login", Key: keyfunc.IP, Limit: algorithms.PerHour(100), ChargeOn: []int{401}}
+	plain := ratelimit.Rule{Name: "plain", Key: keyfunc.IP, Limit: algorithms.PerHour(100)}
+	byBody := ratelimit.Rule{Name: "body", Key: keyfunc.BodyJSON("user", 1000), Limit: algorithms.PerHour(100)}
 	for name, c := range map[string]struct {
-		chain    [][]middleware.Rule // rules of middlewares, the outermost first
+		chain    [][]ratelimit.Rule // rules of middlewares, the outermost first
 		away     time.Duration
 		requests int // at once
 		body     time.Duration
@@ -79,18 +79,18 @@ func TestARequestWaitsOneBudget(t *testing.T) {
 		"known to be denied, too far":  {one(refills), 45 * time.Millisecond, 8, 0, false},
 		"logins, near":                 {one(login), 15 * time.Millisecond, 4, 0, true},
 		"logins, far":                  {one(login), 45 * time.Millisecond, 4, 0, false},
-		"chained, near":                {[][]middleware.Rule{{plain}, {login}}, 15 * time.Millisecond, 1, 0, true},
-		"chained, far":                 {[][]middleware.Rule{{plain}, {login}}, 35 * time.Millisecond, 1, 0, false},
-		"chained logins":               {[][]middleware.Rule{{login}, {login}, {plain}}, 25 * time.Millisecond, 8, 0, false},
-		"a slow body":                  {[][]middleware.Rule{{plain}, {byBody}}, 15 * time.Millisecond, 1, time.Second, true},
-		"a slow body in one of a pair": {[][]middleware.Rule{{plain, byBody}}, 15 * time.Millisecond, 1, time.Second, true},
+		"chained, near":                {[][]ratelimit.Rule{{plain}, {login}}, 15 * time.Millisecond, 1, 0, true},
+		"chained, far":                 {[][]ratelimit.Rule{{plain}, {login}}, 35 * time.Millisecond, 1, 0, false},
+		"chained logins":               {[][]ratelimit.Rule{{login}, {login}, {plain}}, 25 * time.Millisecond, 8, 0, false},
+		"a slow body":                  {[][]ratelimit.Rule{{plain}, {byBody}}, 15 * time.Millisecond, 1, time.Second, true},
+		"a slow body in one of a pair": {[][]ratelimit.Rule{{plain, byBody}}, 15 * time.Millisecond, 1, time.Second, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := distant(t, srv.Client(t), c.away)
 				var others atomic.Int64 // rules that others than Redis decided
 				handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					d, _ := middleware.FromContext(r.Context())
+					d, _ := ratelimit.FromContext(r.Context())
 					for _, res := range d.Results {
 						if res.Source != algorithms.SourceRedis {
 							others.Add(1)
@@ -99,7 +99,7 @@ func TestARequestWaitsOneBudget(t *testing.T) {
 					w.WriteHeader(http.StatusUnauthorized)
 				}))
 				for i := len(c.chain) - 1; i >= 0; i-- {
-					handler = mustNew(t, middleware.Config{Limiter: g, Rules: c.chain[i]}).Handler(handler)
+					handler = mustNew(t, ratelimit.Config{Limiter: g, Rules: c.chain[i]}).Handler(handler)
 				}
 				send := func() {
 					r := httptest.NewRequest(http.MethodPost, "/", lateBody{strings.NewReader(`{"user":"ada"}`), c.body})
@@ -137,7 +137,7 @@ func TestAddHasABudgetOfItsOwn(t *testing.T) {
 		handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			for range adds {
 				begun := time.Now()
-				if err := middleware.Add(r.Context(), "r", 1); err != nil {
+				if err := ratelimit.Add(r.Context(), "r", 1); err != nil {
 					t.Error(err)
 				}
 				if took := time.Since(begun); took > budget {
@@ -145,8 +145,8 @@ func TestAddHasABudgetOfItsOwn(t *testing.T) {
 				}
 			}
 		})
-		rule := middleware.Rule{Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(100)}
-		serve(mustNew(t, middleware.Config{Limiter: g, Rules: []middleware.Rule{rule}}).Handler(handler), "POST /")
+		rule := ratelimit.Rule{Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(100)}
+		serve(mustNew(t, ratelimit.Config{Limiter: g, Rules: []ratelimit.Rule{rule}}).Handler(handler), "POST /")
 	})
 	check := algorithms.Check{Rule: "r", Key: "192.0.2.1", Limit: algorithms.PerHour(100)}
 	d, err := (&algorithms.Redis{Client: srv.Client(t), Namespace: "test"}).Peek(t.Context(), check)
