@@ -459,55 +459,32 @@ func TestWhoComesBackKeepsTheLimit(t *testing.T) {
 	})
 }
 
-// However many clients are slow, they hold no places. If the server would let them be slow for
-// ever, the log says so.
+// However many clients are slow, or send a byte again and again, however soon the next one
+// comes, they hold no places. If the server would let them be slow for ever, the log says so.
 func TestSlowBodiesHoldNoPlaces(t *testing.T) {
-	for timeout, lines := range map[time.Duration]int{0: 1, time.Minute: 0} {
-		synctest.Test(t, func(t *testing.T) {
-			var log bytes.Buffer
-			s := fixed(16)
-			s.Logger = slog.New(slog.NewTextHandler(&log, nil))
-			ctx := context.WithValue(t.Context(), http.ServerContextKey, &http.Server{ReadTimeout: timeout})
-			h := s.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				if r.Body != nil {
-					_, _ = r.Body.Read(nil)
-				}
-				time.Sleep(10 * time.Millisecond)
-			}))
-			var all sync.WaitGroup
-			for range 12_000 {
-				r := request(shed.Low).WithContext(ctx)
-				r.Body = overload.SlowBody(time.Hour)
-				all.Go(func() { h.ServeHTTP(httptest.NewRecorder(), r) })
-				time.Sleep(5 * time.Millisecond)
-			}
-			for range 50 {
-				w := httptest.NewRecorder()
-				if h.ServeHTTP(w, request(shed.Low).WithContext(ctx)); w.Code != http.StatusOK {
-					t.Fatalf("status %d", w.Code)
-				}
-			}
-			if got := metricsOf(s); got["parked"] < 12_000-16 || got["total low waited"]+got["total low queue_full"] != 0 {
-				t.Errorf("%v", got)
-			}
-			all.Wait()
-			wantMetrics(t, s, idle)
-			if n := strings.Count(log.String(), "ReadTimeout"); n != lines {
-				t.Errorf("%d lines about the ReadTimeout %v, want %d: %s", n, timeout, lines, &log)
-			}
-		})
+	slow := func() io.ReadCloser { return overload.SlowBody(time.Hour) }
+	dripping := func(every time.Duration) func() io.ReadCloser {
+		return func() io.ReadCloser { return &drips{int(time.Minute / every), every} }
 	}
-}
-
-// Nor do clients that send a byte again and again, however soon the next one comes.
-func TestDrippingBodiesHoldNoPlaces(t *testing.T) {
-	for _, c := range []struct {
+	for name, c := range map[string]struct {
 		clients int
-		every   time.Duration
-	}{{20, 45 * time.Millisecond}, {100, 60 * time.Millisecond}, {400, time.Second}} {
-		t.Run(fmt.Sprintf("%d, every %v", c.clients, c.every), func(t *testing.T) {
+		body    func() io.ReadCloser
+		timeout time.Duration // the server's ReadTimeout
+		served  int           // of 100 others, at least
+		lines   int           // about the ReadTimeout
+	}{
+		"slow":               {12_000, slow, time.Minute, 100, 0},
+		"slow, for ever":     {12_000, slow, 0, 100, 1},
+		"a byte each 45 ms":  {20, dripping(45 * time.Millisecond), time.Minute, 95, 0},
+		"a byte each 60 ms":  {100, dripping(60 * time.Millisecond), time.Minute, 95, 0},
+		"a byte each second": {400, dripping(time.Second), time.Minute, 95, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
 				s := fixed(16)
+				s.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				ctx := context.WithValue(t.Context(), http.ServerContextKey, &http.Server{ReadTimeout: c.timeout})
 				h := s.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 					if r.Body != nil {
 						_, _ = io.ReadAll(r.Body)
@@ -516,24 +493,28 @@ func TestDrippingBodiesHoldNoPlaces(t *testing.T) {
 				}))
 				var all sync.WaitGroup
 				for range c.clients {
-					r := request(shed.Low)
-					r.Body = &drips{int(time.Minute / c.every), c.every}
+					r := request(shed.Low).WithContext(ctx)
+					r.Body = c.body()
 					all.Go(func() { h.ServeHTTP(httptest.NewRecorder(), r) })
 					time.Sleep(5 * time.Millisecond)
 				}
 				served := 0
 				for range 100 {
 					w := httptest.NewRecorder()
-					if h.ServeHTTP(w, request(shed.Low)); w.Code == http.StatusOK {
+					if h.ServeHTTP(w, request(shed.Low).WithContext(ctx)); w.Code == http.StatusOK {
 						served++
 					}
 					time.Sleep(100 * time.Millisecond)
 				}
-				if served < 95 {
-					t.Errorf("%d of 100 others are served", served)
+				got := metricsOf(s)
+				if refused := got["total low waited"] + got["total low queue_full"]; served < c.served || c.served == 100 && (refused > 0 || got["parked"] < float64(c.clients-16)) {
+					t.Errorf("%d of 100 others are served; %v", served, got)
 				}
 				all.Wait()
 				wantMetrics(t, s, idle)
+				if n := strings.Count(log.String(), "ReadTimeout"); n != c.lines {
+					t.Errorf("%d lines about the ReadTimeout %v, want %d: %s", n, c.timeout, c.lines, &log)
+				}
 			})
 		})
 	}
