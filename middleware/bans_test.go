@@ -44,21 +44,6 @@ func answered(status int, after time.Duration) http.Handler {
 	})
 }
 
-// together sends so many requests at once, and returns how many were denied.
-func together(n int, h http.Handler) int {
-	var all sync.WaitGroup
-	var denied atomic.Int64
-	for range n {
-		all.Go(func() {
-			if serve(h, "POST /").Code == http.StatusTooManyRequests {
-				denied.Add(1)
-			}
-		})
-	}
-	all.Wait()
-	return int(denied.Load())
-}
-
 // bannedFor asks the limiter for how long httptest's address is banned, and changes nothing.
 func bannedFor(t testing.TB, m *ratelimit.Middleware) (rest time.Duration) {
 	t.Helper()
@@ -257,41 +242,6 @@ func TestALiftIsNoHalfMeasure(t *testing.T) {
 	if serve(b.Handler(ok), "POST /"); !isBanned(t, a) {
 		t.Error("the third does not")
 	}
-}
-
-// As many failures as the documentation says ban a client; good logins ban nobody, however
-// many come at once from one address.
-func TestFailedLoginsAreBanned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rule := ratelimit.Rule{
-			Name: "login", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.FixedWindow},
-			ChargeOn: []int{401, 403}, Ban: ratelimit.Ban{After: 10, Within: 10 * time.Minute, For: 15 * time.Minute},
-		}
-		m := inMemory(t, rule)
-		good, bad := m.Handler(answered(http.StatusNoContent, time.Millisecond)), m.Handler(answered(http.StatusUnauthorized, time.Millisecond))
-		for range 40 {
-			together(15, good)
-		}
-		if isBanned(t, m) {
-			t.Fatal("good logins are banned")
-		}
-		for range 100 {
-			together(5, bad)
-			if isBanned(t, m) {
-				break
-			}
-			time.Sleep(7 * time.Second)
-		}
-		if rest := bannedFor(t, m); rest != 15*time.Minute {
-			t.Fatalf("banned for %s", rest)
-		}
-		if failed := time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)); failed > 2*time.Minute {
-			t.Errorf("only after %s", failed)
-		}
-		if together(5, good) != 5 {
-			t.Error("the ban does not deny")
-		}
-	})
 }
 
 // Only a status that was written is a strike: our own bugs ban nobody.

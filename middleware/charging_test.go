@@ -1,11 +1,8 @@
 package middleware_test
 
 import (
-	"fmt"
 	"net/http"
-	"sync"
 	"testing"
-	"testing/synctest"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
@@ -25,57 +22,6 @@ func used(t testing.TB, l algorithms.Limiter, r ratelimit.Rule) int64 {
 		t.Fatal(err)
 	}
 	return r.Limit.Rate - d.Results[0].Remaining
-}
-
-// The brief of a login: 200 successes pass, five at a time; then five
-// failures, and the sixth is denied, whoever comes first. Nobody is refunded for
-// hanging up.
-func TestFiveFailedLogins(t *testing.T) {
-	for name, limiter := range limiters {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				rule := failures(5)
-				rule.Limit = algorithms.PerMinute(5)
-				l := limiter(t)
-				h := mustNew(t, ratelimit.Config{Limiter: l, Rules: []ratelimit.Rule{rule}}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if r.Header.Get("Password") != "right" {
-						w.WriteHeader(http.StatusUnauthorized)
-						return
-					}
-					fmt.Fprint(w, "welcome")
-				}))
-				var wg sync.WaitGroup
-				for range 5 {
-					wg.Go(func() {
-						for range 40 {
-							if w := serve(h, "POST /login", "Password", "right"); w.Code != 200 || w.Body.String() != "welcome" {
-								t.Errorf("%d %s", w.Code, w.Body)
-								return
-							}
-						}
-					})
-				}
-				wg.Wait()
-				if n := used(t, l, rule); n != 0 {
-					t.Fatalf("%d charged for successes", n)
-				}
-				codes := make(chan int, 20)
-				for range cap(codes) {
-					go func() { codes <- serve(h, "POST /login").Code }()
-				}
-				count := make(map[int]int)
-				for range cap(codes) {
-					count[<-codes]++
-				}
-				if count[401] != 5 || count[429] != 15 {
-					t.Errorf("%v", count)
-				}
-				if w := serve(h, "POST /login", "Password", "right"); w.Code != 429 {
-					t.Errorf("the right password, after: %d", w.Code)
-				}
-			})
-		})
-	}
 }
 
 // The fields are written once, before the handler runs: a refund shows in the next response.
