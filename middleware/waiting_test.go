@@ -339,8 +339,8 @@ func TestALimiterThatIgnoresMaxDelay(t *testing.T) {
 			if w.Code != want || want == http.StatusTooManyRequests && w.Header().Get("Retry-After") != "1" {
 				t.Errorf("request %d: %d %v", i, w.Code, w.Header())
 			}
-			if n := used(t, &l.Memory, places); n != 1 {
-				t.Errorf("request %d: %d in flight, want the one that is held", i, n)
+			if n, shown := used(t, &l.Memory, places), metricOf(m, "ratelimit_in_flight", "at-once"); n != 1 || shown != 1 {
+				t.Errorf("request %d: %d in flight, and %v by the metric; want the one that is held", i, n, shown)
 			}
 		}
 		if release(); used(t, &l.Memory, places) != 0 {
