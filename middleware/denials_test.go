@@ -41,14 +41,24 @@ func lines(log *bytes.Buffer) []string {
 	return strings.FieldsFunc(log.String(), func(r rune) bool { return r == '\n' })
 }
 
-// A denial that no wait ends has no time to wait, in the log as in the headers.
-func TestADenialThatNeverEndsIsLoggedWithoutATime(t *testing.T) {
-	one := perHour("one", 1)
-	one.CostFor = func(*http.Request) int64 { return 2 }
-	m, log := logged(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{one}})
-	serve(m.Handler(ok), "GET /")
-	if got := log.String(); !strings.Contains(got, "ratelimit: denied") || strings.Contains(got, "retry_after") {
-		t.Errorf("logged %s", got)
+// A denial that no wait ends has no time to wait, in the log as in the headers. One in shadow
+// says so.
+func TestWhatTheLineOfADenialSays(t *testing.T) {
+	never := perHour("r", 1)
+	never.CostFor = func(*http.Request) int64 { return 2 }
+	for want, c := range map[string]struct {
+		limiter algorithms.Limiter
+		rule    ratelimit.Rule
+		status  int
+	}{
+		"source=memory limit=1/1h cost=2 suppressed=0\n": {new(algorithms.Memory), never, http.StatusTooManyRequests},
+		"limit=1/1h cost=1 suppressed=0 shadow=true\n":   {&hook{check: func(c *algorithms.Check) { c.Shadow = true }}, perHour("r", 1), http.StatusNoContent},
+	} {
+		m, log := logged(t, ratelimit.Config{Limiter: c.limiter, Rules: []ratelimit.Rule{c.rule}})
+		times(1, m.Handler(ok), "GET /")
+		if w := serve(m.Handler(ok), "GET /"); w.Code != c.status || strings.Count(log.String(), "ratelimit: denied") != 1 || !strings.HasSuffix(log.String(), want) {
+			t.Errorf("status %d, logged %s; want %s", w.Code, log, want)
+		}
 	}
 }
 
@@ -102,22 +112,6 @@ func TestHowManyDenialsAreLogged(t *testing.T) {
 				t.Errorf("DenialLogRate %d: %d lines, want %d", most, got, want)
 			}
 		})
-	}
-}
-
-func TestShadowDenialsSaySo(t *testing.T) {
-	m, log := logged(t, ratelimit.Config{
-		Limiter: &hook{check: func(c *algorithms.Check) { c.Shadow = true }},
-		Rules:   []ratelimit.Rule{perHour("r", 1)},
-	})
-	h := m.Handler(ok)
-	for range 2 {
-		if w := serve(h, "GET /"); w.Code != http.StatusNoContent {
-			t.Errorf("status %d", w.Code)
-		}
-	}
-	if got := lines(log); len(got) != 1 || !strings.HasSuffix(got[0], " suppressed=0 shadow=true") {
-		t.Errorf("%q", got)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -407,23 +406,5 @@ func TestLocalCountingIsShown(t *testing.T) {
 	wantSamples(t, registry, map[string]float64{
 		"local_keys": float64(stats.Keys), "local_sketches": float64(stats.Sketches),
 		"local_overflow_total": float64(stats.Overflowed), "local_evictions_total": float64(stats.Evicted), "instances": 1,
-	})
-}
-
-func TestTheQueueIsShown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		registry := prometheus.NewRegistry()
-		h := measured(t, registry, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{{Name: "queue", Key: keyfunc.IP,
-			Limit: algorithms.Limit{Rate: 5, Period: time.Second, Burst: 4, Algorithm: algorithms.LeakyBucket}}}}).Handler(ok)
-		var wg sync.WaitGroup
-		for range 6 {
-			wg.Go(func() { serve(h, "GET /") })
-		}
-		synctest.Wait()
-		wantSamples(t, registry, map[string]float64{"queue_waiting": 3, "queue_delay_seconds_count": 3,
-			"queue_delay_seconds_bucket 0.1": 0, "queue_delay_seconds_bucket 0.25": 1, "queue_delay_seconds_bucket 0.5": 2, "queue_delay_seconds_bucket 1": 3,
-			"decisions_total leaky_bucket allowed queue memory": 4, "decisions_total leaky_bucket denied queue memory": 2})
-		wg.Wait()
-		wantSamples(t, registry, map[string]float64{"queue_waiting": 0})
 	})
 }

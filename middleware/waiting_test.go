@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/redistest"
 	"github.com/seed75154129/ratelimit/keyfunc"
@@ -33,7 +35,8 @@ func queueOf(t testing.TB, burst int64, maxWaiting int) *ratelimit.Middleware {
 
 func TestRequestsWaitForTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := queueOf(t, 10, 0)
+		m, registry := queueOf(t, 10, 0), prometheus.NewRegistry()
+		register(t, registry, m)
 		begin := time.Now()
 		var mu sync.Mutex
 		served := map[time.Duration]int{}
@@ -56,7 +59,12 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 				}
 			})
 		}
+		synctest.Wait()
+		wantSamples(t, registry, map[string]float64{"queue_waiting": 9, "queue_delay_seconds_count": 9,
+			"queue_delay_seconds_bucket 0.1": 0, "queue_delay_seconds_bucket 0.25": 1, "queue_delay_seconds_bucket 0.5": 2, "queue_delay_seconds_bucket 1": 5,
+			"decisions_total leaky_bucket allowed queue memory": 10, "decisions_total leaky_bucket denied queue memory": 5})
 		wg.Wait()
+		wantSamples(t, registry, map[string]float64{"queue_waiting": 0})
 		if denied != 5 || len(served) != 10 {
 			t.Errorf("%d denied, served at %v", denied, served)
 		}
