@@ -61,9 +61,9 @@ func TestAnH2CHandlerBehindTheLimiter(t *testing.T) {
 	without := start(false)
 	for range 2 {
 		conn := raw(t, without, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-		resp := response(t, conn)
-		if resp.StatusCode != http.StatusBadRequest || !resp.Close {
-			t.Errorf("status %d, closed %t; want 400 and the connection's end", resp.StatusCode, resp.Close)
+		status, last := answered(t, conn)
+		if status != http.StatusBadRequest || !last {
+			t.Errorf("status %d, closed %t; want 400 and the connection's end", status, last)
 		}
 		conn.Close()
 	}
