@@ -140,7 +140,7 @@ func TestHalfClosingAvoidsNoBan(t *testing.T) {
 		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
-		if got, _ := answered(t, conn); got != want {
+		if got, _ := statusOf(t, conn); got != want {
 			t.Errorf("request %d: %d, want %d", i+1, got, want)
 		}
 	}
@@ -178,7 +178,7 @@ func TestWhoIsDeniedNeedNotSendTheBody(t *testing.T) {
 			"Content-Length: 13\r\nConnection: close", "Transfer-Encoding: chunked\r\nConnection: close",
 		} {
 			conn := raw(t, server, "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: "+formType+"\r\n"+header+"\r\n\r\n")
-			if got, _ := answered(t, conn); got != http.StatusTooManyRequests {
+			if got, _ := statusOf(t, conn); got != http.StatusTooManyRequests {
 				t.Errorf("%s, %q: %d", name, header, got)
 			}
 			_ = conn.Close()

@@ -61,7 +61,7 @@ func TestAnH2CHandlerBehindTheLimiter(t *testing.T) {
 	without := start(false)
 	for range 2 {
 		conn := raw(t, without, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-		status, last := answered(t, conn)
+		status, last := statusOf(t, conn)
 		if status != http.StatusBadRequest || !last {
 			t.Errorf("status %d, closed %t; want 400 and the connection's end", status, last)
 		}

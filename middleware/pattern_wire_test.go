@@ -29,13 +29,13 @@ func TestAnAsteriskEscapesNoRule(t *testing.T) {
 			defer srv.Close()
 			for i := range 10 {
 				method := []string{"GET", "POST"}[i%2]
-				status, _ := answered(t, raw(t, srv, method+" * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+				status, _ := statusOf(t, raw(t, srv, method+" * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
 				if denied := status == http.StatusTooManyRequests; denied != (i >= 5) {
 					t.Errorf("%s *, request %d: %d", method, i, status)
 				}
 			}
 			// What net/http itself answers reaches no handler, and no limit.
-			if status, _ := answered(t, raw(t, srv, "OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")); status != http.StatusOK {
+			if status, _ := statusOf(t, raw(t, srv, "OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")); status != http.StatusOK {
 				t.Errorf("OPTIONS *: %d", status)
 			}
 		})
@@ -56,8 +56,8 @@ func raw(t *testing.T, srv *httptest.Server, text string) net.Conn {
 	return conn
 }
 
-// answered reads the response on a connection: its status, and whether it is the last.
-func answered(t *testing.T, conn net.Conn) (status int, last bool) {
+// statusOf reads the response on a connection: its status, and whether it is the last.
+func statusOf(t *testing.T, conn net.Conn) (status int, last bool) {
 	t.Helper()
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
