@@ -233,23 +233,6 @@ func (l *heeding) Take(ctx context.Context, checks ...algorithms.Check) (algorit
 	return l.Memory.Take(ctx, checks...)
 }
 
-// Who hangs up is counted, also by a limiter of the user's own.
-func TestHangingUpPassesNoRule(t *testing.T) {
-	rule := perHour("r", 2)
-	rule.Fail = failmode.Open
-	served := 0
-	h := mustNew(t, ratelimit.Config{Limiter: new(heeding), Rules: []ratelimit.Rule{rule}}).
-		Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
-	gone, hangUp := context.WithCancel(t.Context())
-	hangUp()
-	for range 10 {
-		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(gone))
-	}
-	if served != 2 {
-		t.Errorf("%d of 10 were served, want 2", served)
-	}
-}
-
 func (l *heeding) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
 	if _, bounded := ctx.Deadline(); !bounded || ctx.Err() != nil {
 		return nil, errors.New("without a bound, or over")
@@ -257,11 +240,12 @@ func (l *heeding) Settle(ctx context.Context, charges ...algorithms.Charge) ([]a
 	return l.Memory.Settle(ctx, charges...)
 }
 
-// What is settled, released and refunded by a limiter of the user's own is bounded in time,
-// and not by the client.
-func TestSettlementsByOtherLimitersAreBounded(t *testing.T) {
+// What is taken, settled, released and refunded by a limiter of the user's own is bounded in
+// time, and not by the client: who hangs up is counted, also by a rule that fails open.
+func TestOtherLimitersAreBoundedByNoClient(t *testing.T) {
 	l, rule, places := new(heeding), tokens(100, 40), ratelimit.Rule{Name: "at-once", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(1)}
 	pace := ratelimit.Rule{Name: "pace", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 1, Period: time.Hour, Burst: 9, Algorithm: algorithms.LeakyBucket}}
+	rule.Fail, places.Fail, pace.Fail = failmode.Open, failmode.Open, failmode.Open
 	h := mustNew(t, ratelimit.Config{Limiter: l, Rules: []ratelimit.Rule{rule, places, pace}}).
 		Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _ = ratelimit.Settle(r.Context(), "tokens", 7) }))
 	ctx, hangUp := context.WithCancel(t.Context())
