@@ -1,7 +1,6 @@
 package failmode
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,29 +135,6 @@ func TestWhatOnlyTheStoreCounts(t *testing.T) {
 					t.Fatalf("%s: Peek in an outage: %+v, %v", mode, d, err)
 				}
 			}
-		}
-	})
-}
-
-// Reset reaches the store and this process; the store only while its circuit is closed.
-func TestCircuitsResetWhatTheyCan(t *testing.T) {
-	circuits(t, func(t *testing.T, g *Guard, n *nodes, _ *logbook) {
-		used := func(l algorithms.Limiter, shard int) bool {
-			t.Helper()
-			d, err := l.Peek(t.Context(), on(shard))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return d.Results[0].Remaining < d.Results[0].Check.Limit.Quota() // or of the share
-		}
-		taken(t, g, on(0), on(1))
-		if !used(n, 0) || !used(n, 1) {
-			t.Fatal("not used")
-		}
-		n.set(1, errAway, 0)
-		askFor(g, 5, on(1))
-		if err := g.Reset(t.Context(), on(0), on(1)); !errors.Is(err, ErrOpen) || used(n, 0) || !used(n, 1) || used(&g.local, 1) {
-			t.Errorf("%v; used in the store: %v, %v; here: %v", err, used(n, 0), used(n, 1), used(&g.local, 1))
 		}
 	})
 }

@@ -131,51 +131,6 @@ func TestAFloodIsServedTheWholeRate(t *testing.T) {
 	}
 }
 
-// Whoever comes again after its RetryAfter is admitted, and whoever comes earlier
-// by more than a round trip is not, however late in an entry's life it asked.
-func TestRetryAfterFromTheCacheIsRight(t *testing.T) {
-	eachAlgorithm(t, 30*time.Millisecond, 10*time.Millisecond, 5, 20*time.Second, func(t *testing.T, s *distant, g, other *Guard, l algorithms.Limit) {
-		c := algorithms.Check{Rule: "r", Key: "k", Limit: l}
-		random := rand.New(rand.NewPCG(1, 2))
-		cached := 0
-		for range 200 {
-			g := []*Guard{g, other}[random.IntN(2)]
-			d := taken(t, g, c)
-			if d.Allowed {
-				continue
-			}
-			time.Sleep(time.Duration(random.Int64N(int64(d.RetryAfter()))) / 2)
-			if d = taken(t, g, c); d.Results[0].Source == algorithms.SourceRedis { // it looked again
-				d = taken(t, g, c)
-			}
-			if d.Allowed {
-				t.Fatalf("before its time: %+v", d)
-			}
-			if d.Results[0].Source == algorithms.SourceDenyCache {
-				cached++
-			}
-			truth, err := s.Peek(t.Context(), c)
-			if err != nil || truth.Allowed {
-				t.Fatalf("denied %+v, and the store has room: %+v", d, truth)
-			}
-			r, want := d.Results[0], truth.Results[0]
-			if off := r.RetryAfter - want.RetryAfter; off < 0 || off > s.there+s.back {
-				t.Fatalf("RetryAfter %s, by the store %s", r.RetryAfter, want.RetryAfter)
-			}
-			if r.At.Add(r.ResetAfter) != want.At.Add(want.ResetAfter) || r.Remaining != want.Remaining {
-				t.Fatalf("told %+v, by the store %+v", r, want)
-			}
-			time.Sleep(d.RetryAfter())
-			if d := taken(t, g, c); !d.Allowed {
-				t.Fatalf("after its time: %+v", d)
-			}
-		}
-		if cached < 25 {
-			t.Errorf("%d of 200 from the cache", cached)
-		}
-	})
-}
-
 // What another process frees is noticed where several rules deny a request, and where
 // requests that one rule alone denies flood the other's key.
 func TestWhatOthersFreeIsNoticedBesideOtherDenials(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inflight"
 	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
@@ -40,31 +39,6 @@ func TestInFlightOverTime(t *testing.T) {
 		name string
 		run  func(t *testing.T, s *counts, g *Guard, l *line)
 	}{
-		{"a crash frees within a lease, and not before", func(t *testing.T, s *counts, g *Guard, l *line) {
-			takeN(t, g, 2, atOnce(2, "k"))
-			time.Sleep(time.Minute)
-			l.dies(true)
-			time.Sleep(9 * time.Second)
-			if n := s.size("r:k"); n != 2 {
-				t.Errorf("%d in flight 9 s after the crash, want 2", n)
-			}
-			time.Sleep(6 * time.Second)
-			if n := s.size("r:k"); n != 0 {
-				t.Errorf("%d in flight a lease after the crash, want 0", n)
-			}
-		}},
-		{"a minute, with the store away for 8 s of it", func(t *testing.T, s *counts, g *Guard, l *line) {
-			takeN(t, g, 2, atOnce(2, "k"))
-			for i := range 60 {
-				if l.becomes(nil); i >= 20 && i < 28 {
-					l.becomes(lost)
-				}
-				time.Sleep(time.Second)
-				if n := s.size("r:k"); n != 2 {
-					t.Fatalf("%d in flight after %d s, want 2", n, i+1)
-				}
-			}
-		}},
 		{"an outage with five, in which three more come", func(t *testing.T, s *counts, g *Guard, l *line) {
 			takeN(t, g, 5, atOnce(8, "k"))
 			l.dies(true)
@@ -129,17 +103,6 @@ func TestInFlightOverTime(t *testing.T) {
 				t.Errorf("%d in flight, want 0", n)
 			}
 		}},
-		{"the store forgets everything", func(t *testing.T, s *counts, g *Guard, _ *line) {
-			takeN(t, g, 3, atOnce(8, "k"))
-			time.Sleep(time.Minute)
-			s.mu.Lock()
-			s.keys = nil
-			s.mu.Unlock()
-			time.Sleep(5*time.Second + 100*time.Millisecond)
-			if n := s.size("r:k"); n != 3 {
-				t.Errorf("%d in flight a third of a lease later, want 3", n)
-			}
-		}},
 		{"the store's clock leaps ahead, and back", func(t *testing.T, s *counts, g *Guard, _ *line) {
 			takeN(t, g, 3, atOnce(8, "k"))
 			for _, ahead := range []time.Duration{time.Hour, 365 * 24 * time.Hour, 0} {
@@ -181,44 +144,6 @@ func TestInFlightOverTime(t *testing.T) {
 			if n := s.size("r:k"); n != 0 {
 				t.Errorf("%d in flight, want 0: it is sent again", n)
 			}
-		}},
-		{"a renewal that comes after the release", func(t *testing.T, s *counts, g *Guard, l *line) {
-			d := takeN(t, g, 1, atOnce(1, "k"))[0]
-			l.becomes(func() fault { return fault{late: 3 * time.Second} })
-			time.Sleep(5*time.Second + 100*time.Millisecond)
-			l.becomes(nil)
-			end(t, g, d)
-			time.Sleep(6 * time.Second)
-			if n := s.size("r:k"); n != 0 {
-				t.Errorf("%d in flight, want 0: it is released again", n)
-			}
-		}},
-		{"others in a flood that makes the process late", func(t *testing.T, s *counts, g *Guard, l *line) {
-			l.becomes(func() fault { return fault{late: plainBudget + 10*time.Millisecond} })
-			var flood sync.WaitGroup
-			for i := range 1000 {
-				flood.Go(func() { end(t, g, taken(t, g, atOnce(2, fmt.Sprint("flood", i%100)))) })
-			}
-			one := func() {
-				d := taken(t, g, atOnce(2, "k"))
-				if !d.Allowed {
-					t.Errorf("denied: %+v", d.Results)
-				}
-				time.Sleep(10 * time.Millisecond)
-				end(t, g, d)
-			}
-			for range 10 {
-				one()
-			}
-			flood.Wait()
-			l.becomes(nil)
-			time.Sleep(4 * plainBudget) // all releases are sent again
-			for range 500 {
-				one()
-			}
-			time.Sleep(10 * time.Millisecond)
-			other, _ := s.process(t)
-			takeN(t, other, 2, atOnce(2, "k"))
 		}},
 		{"a thousand at Close", func(t *testing.T, s *counts, g *Guard, l *line) {
 			ds := takeN(t, g, 1000, atOnce(1000, "k"))
@@ -308,17 +233,6 @@ func TestInFlightOverTime(t *testing.T) {
 			}
 			end(t, other, foreign)
 		}},
-		{"ends while it is renewed", func(t *testing.T, s *counts, g *Guard, l *line) {
-			d := takeN(t, g, 1, atOnce(1, "k"))[0]
-			l.becomes(func() fault { return fault{late: 40 * time.Millisecond} })
-			time.Sleep(5*time.Second + 10*time.Millisecond)
-			l.becomes(nil) // the renewal is on its way
-			end(t, g, d)
-			time.Sleep(100 * time.Millisecond)
-			if n := s.size("r:k"); n != 0 {
-				t.Errorf("%d in flight, want 0", n)
-			}
-		}},
 		{"many that are due together", func(t *testing.T, s *counts, g *Guard, l *line) {
 			for i := range 20_000 {
 				takeN(t, g, 1, atOnce(200, fmt.Sprint("k", i)))
@@ -332,16 +246,6 @@ func TestInFlightOverTime(t *testing.T) {
 			}
 			if all, most := l.heard(); all < 4*20_000 || all > 6*20_000 || most > mostAtOnce {
 				t.Errorf("%d renewals, %d at once; want one of each key each 3.75 to 5 s, and %d at once", all, most, mostAtOnce)
-			}
-		}},
-		{"100,000 with a long lease", func(t *testing.T, _ *counts, g *Guard, l *line) {
-			end(t, g, taken(t, g, atOnce(1, "k")))
-			for i := range 100_000 {
-				g.inFlight.Answered(g.inFlight.Ask(fmt.Sprint("k", i), 5*time.Minute), inflight.Granted, true)
-			}
-			time.Sleep(250 * time.Second)
-			if all, most := l.heard(); all < 200_000 || all > 350_000 || most > mostAtOnce {
-				t.Errorf("%d renewals, %d at once; want each every 75 to 100 s, and %d at once", all, most, mostAtOnce)
 			}
 		}},
 	} {
@@ -409,43 +313,6 @@ func guardOn(t *testing.T, srv *redistest.Server, addr string) *Guard {
 }
 
 const hashOfK = "shop:{k}:r:if2:15s"
-
-// A server that stalls, and replies that are lost, at half use: afterwards nobody is
-// denied, and nothing is left over.
-func TestInFlightAfterAStall(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	proxy := redistest.StartProxy(t, srv.Addr)
-	g := guardOn(t, srv, proxy.Addr)
-	var wg sync.WaitGroup
-	one := func() (denied bool) {
-		d, err := g.Take(context.Background(), atOnce(40, "k"))
-		if err != nil {
-			t.Error(err)
-		}
-		time.Sleep(20 * time.Millisecond)
-		_ = algorithms.Refund(context.Background(), g, d)
-		return !d.Allowed
-	}
-	proxy.StallReplies()
-	for range 20 {
-		wg.Go(func() { one() })
-	}
-	wg.Wait()
-	proxy.Resume(t)
-	proxy.LoseReplies(5, "evalsha")
-	for range 20 {
-		wg.Go(func() { one() })
-	}
-	wg.Wait()
-	waitFor(t, func() bool { return inFlightIn(t, srv.Client(t), hashOfK) == 0 })
-	for range 40 {
-		if one() {
-			t.Error("denied after the stall")
-		}
-	}
-	waitFor(t, func() bool { return inFlightIn(t, srv.Client(t), hashOfK) == 0 })
-}
 
 // A failover to a replica that lacks what runs opens no circuit. Processes that notice it tell
 // the new server at once; others within a third of a lease, as after FLUSHALL.

@@ -219,7 +219,10 @@ func TestCircuitsSettlesAndResetsWhatItCan(t *testing.T) {
 		if err != nil || peek.Results[0].Remaining != 1_000_000-11 || peek.Results[1].Remaining != 1_000_000-1 {
 			t.Errorf("%+v, %v", peek, err)
 		}
-		if err := g.Reset(t.Context(), on(0), on(1)); !errors.Is(err, ErrOpen) {
+		if left := remaining(t, &g.local, on(1)); left != 1_000_000-1 {
+			t.Errorf("%d left here before the reset", left)
+		}
+		if err := g.Reset(t.Context(), on(0), on(1)); !errors.Is(err, ErrOpen) || remaining(t, &g.local, on(1)) != 1_000_000 {
 			t.Errorf("reset: %v", err)
 		}
 		peek, err = n.Peek(t.Context(), on(0), on(1))

@@ -322,12 +322,12 @@ func TestCacheChangesNoDecision(t *testing.T) {
 // What clients are told ends when the store's answer would have ended for them: not before.
 func TestWhatIsToldBeginsWithTheAnswer(t *testing.T) {
 	play(t, func(s *scene) {
-		c := check(algorithms.PerMinute(1), 1)
+		c := check(algorithms.PerMinute(3), 2)
 		c.Limit.Algorithm = algorithms.FixedWindow
 		s.is("the first", c, true, false)
 		there, _ := s.take(c, 30*time.Millisecond)
 		here, known := s.take(c, 0)
-		if r, want := here.Results[0], there.Results[0]; !known || r.RetryAfter != want.RetryAfter || r.ResetAfter != want.ResetAfter || !r.At.Equal(want.At) {
+		if r, want := here.Results[0], there.Results[0]; !known || r.RetryAfter != want.RetryAfter || r.ResetAfter != want.ResetAfter || !r.At.Equal(want.At) || r.Remaining != 1 {
 			t.Errorf("told %+v, by the store %+v", r, want)
 		}
 		time.Sleep(there.Results[0].RetryAfter - 30*time.Millisecond)
