@@ -67,11 +67,40 @@ func (m *Memory) decide(charge bool, checks []Check) (Decision, error) {
 	}
 	var d Decision
 	now, allowed := m.ready().Decide(charge, counts)
-	d.Allowed, d.Results = allowed, make([]Result, len(checks))
+	if d.Allowed = allowed; allowed {
+		d.Results = make([]Result, len(checks))
+	} else {
+		d.Results = m.spare(len(checks))
+	}
 	for i := range counts {
 		d.Results[i].counted(&checks[i], &counts[i], now)
 	}
 	return d, nil
+}
+
+// spareResults is how many results are kept together.
+const spareResults = 4
+
+// spare returns n empty results for a denial: those of another one that were given to Reuse,
+// so that a flood of denials needs no memory.
+func (m *Memory) spare(n int) []Result {
+	if n > spareResults {
+		return make([]Result, n)
+	}
+	if kept, ok := m.store.Spare.Get().(*[spareResults]Result); ok {
+		return kept[:n]
+	}
+	return new([spareResults]Result)[:n]
+}
+
+// Reuse lets the Memory write another denial over the results of d, a denial by its Take that
+// nobody looks at any more. A Middleware does so if no function of the program's has seen it.
+func (m *Memory) Reuse(d Decision) {
+	if cap(d.Results) >= spareResults {
+		kept := (*[spareResults]Result)(d.Results[:spareResults])
+		clear(kept[:])
+		m.store.Spare.Put(kept)
+	}
 }
 
 // countsOf validates the checks and converts them to counts. Up to four counts are in

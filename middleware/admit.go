@@ -28,6 +28,10 @@ func (e *evaluation) admit(w http.ResponseWriter) bool {
 	switch {
 	case !d.Allowed && m.config.Denied == nil:
 		headers.Deny(w, r, shown)
+		if memory, ok := m.limiter.Limiter.(*algorithms.Memory); ok && m.unseen { // nobody else has seen it
+			memory.Reuse(*d)
+			*d = algorithms.Decision{}
+		}
 	case !d.Allowed:
 		headers.SetRetryAfter(w.Header(), shown)
 		e.set.hints.watchAnswer("Denied", w, func(w http.ResponseWriter) { m.config.Denied(w, e.withState(w), shown) })

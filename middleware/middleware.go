@@ -27,6 +27,7 @@ type Middleware struct {
 	limiter   *limiter
 	rules     atomic.Pointer[ruleset]
 	editor    atomic.Pointer[editor]
+	unseen    bool // no function of the program's is given denials
 	skip      []pattern.Pattern
 	share     share
 	queue     *waitQueue
@@ -83,10 +84,12 @@ func New(c Config) (*Middleware, error) {
 	if c.LogSecret = slices.Clone(c.LogSecret); c.LogSecret == nil {
 		c.LogSecret = newSecret()
 	}
+	unseen := c.Headers == nil && c.Denied == nil && c.Observe == nil
 	if c.Headers == nil {
 		c.Headers = headers.XRateLimit
 	}
 	m := &Middleware{
+		unseen:    unseen,
 		config:    c,
 		limiter:   newLimiter(c.Limiter, c.Logger),
 		skip:      skip,
