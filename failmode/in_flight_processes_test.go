@@ -245,18 +245,26 @@ func (all *children) await(t *testing.T, what string, holds func() bool) {
 	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
 		all.mu.Lock()
 		ok := holds()
-		state := fmt.Sprintf("at most %d at once", all.most)
-		for _, c := range all.all {
-			state += fmt.Sprintf("; %s: %d run, %d ran, %d denied, %d local", c.name, c.runs, c.ran, c.denied, c.local)
-		}
 		all.mu.Unlock()
 		if ok {
 			return
 		}
 		if time.Since(begun) > 20*time.Second {
-			t.Fatalf("never: %s: %s", what, state)
+			t.Fatalf("never: %s: %s", what, all.state())
 		}
 	}
+}
+
+// state is what a test that fails shows.
+func (all *children) state() string {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	var b strings.Builder
+	fmt.Fprintf(&b, "at most %d at once", all.most)
+	for _, c := range all.all {
+		fmt.Fprintf(&b, "; %s: %d run, %d ran, %d denied, %d local", c.name, c.runs, c.ran, c.denied, c.local)
+	}
+	return b.String()
 }
 
 // right wants no more than the limit to run at once from some time on, which is until
