@@ -151,11 +151,6 @@ func (c *Check) sharesCount(other *Check) bool {
 	return c.Key == other.Key && c.Rule == other.Rule && c.Limit.window() == other.Limit.window()
 }
 
-// paramsOf computes the numbers of a valid check.
-func paramsOf(c *Check) step.Params {
-	return c.Limit.step().Params(c.leastCost(), c.MaxDelay, c.Limit.row())
-}
-
 // numbers computes the check's params, and reports whether the check is valid.
 // Check.Validate has the reasons.
 func (c *Check) numbers(p *step.Params) bool {
@@ -167,18 +162,14 @@ func (c *Check) numbers(p *step.Params) bool {
 		return false
 	}
 	p.Own = c.Look || c.StoreOnly
-	if p.Held {
-		c.named(p)
+	if p.Held && c.InFlight == nil { // a Guard knows the request otherwise
+		p.ID = anyID()
 	}
 	return true
 }
 
-// named gives the check's numbers a name for the request, unless a Guard knows it.
-func (c *Check) named(p *step.Params) {
-	if c.InFlight == nil {
-		p.ID = 1 + rand.Int64N(1<<52-1) //nolint:gosec // no secret
-	}
-}
+// anyID names a request under way.
+func anyID() int64 { return 1 + rand.Int64N(1<<52-1) } //nolint:gosec // no secret
 
 // Validate reports why a limiter cannot decide the checks of a call, or nil. Its errors wrap
 // [ErrInvalidCheck].

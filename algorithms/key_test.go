@@ -55,7 +55,8 @@ func TestKeysAreInjectionFree(t *testing.T) {
 		na, nb := step.Name{Rule: a.Rule, Key: a.Key, Window: a.Limit.window()}, step.Name{Rule: b.Rule, Key: b.Key, Window: b.Limit.window()}
 		ida, _ := seeds.ID(na)
 		idb, _ := seeds.ID(nb)
-		if p := paramsOf(&a); p.Window() != na.Window || (ka == kb) != (na == nb) || (ka == kb) != (ida == idb) {
+		var p step.Params
+		if a.numbers(&p); p.Window() != na.Window || (ka == kb) != (na == nb) || (ka == kb) != (ida == idb) {
 			t.Fatalf("%+v is %q: %v\n%+v is %q: %v", na, ka, ida, nb, kb, idb)
 		}
 		if tag := ka[strings.Index(ka, "{")+1 : strings.Index(ka, "}")]; len(ka) > 200 || tag == "" || strings.Contains(tag, "{") {

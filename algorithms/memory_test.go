@@ -40,6 +40,24 @@ func TestResetLeavesSketches(t *testing.T) {
 	}
 }
 
+// What is counted alone is settled alone, too, though its entry was evicted and the table is full.
+func TestSettlingAloneInAFullMemory(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	m := &Memory{MaxKeys: 64, Now: func() time.Time { return now }}
+	alone := Check{Rule: "alone", Key: "k", Limit: Limit{Rate: 5, Period: time.Second, Algorithm: TokenBucket}, StoreOnly: true}
+	results := mustTake(t, m, alone)
+	now = now.Add(time.Minute)
+	for i := range 10_000 {
+		mustTake(t, m, Check{Rule: "r", Key: strconv.Itoa(i), Limit: perDay(10)})
+	}
+	if _, err := m.Settle(t.Context(), Charge{Result: results[0], Cost: 4}); err != nil {
+		t.Fatal(err)
+	}
+	if r := peekOne(t, m, alone); r.Remaining != 2 {
+		t.Errorf("%+v", r)
+	}
+}
+
 func BenchmarkMemoryTake(b *testing.B) {
 	hot := make([][]Check, 1000)
 	for i := range hot {

@@ -64,10 +64,10 @@ func (s store) probeCalls(key string) []*transport.Call {
 func (s store) probeCall(key string, by ...Algorithm) *transport.Call {
 	checks, ps := make([]Check, len(by)), make([]step.Params, len(by))
 	for i, a := range by {
-		checks[i] = Check{Rule: probeRule, Key: key, Limit: Limit{Rate: probeRate, Period: time.Second, Algorithm: a}}
-		if ps[i] = paramsOf(&checks[i]); ps[i].Held {
-			checks[i].named(&ps[i])
-		}
+		l := Limit{Rate: probeRate, Period: time.Second, Algorithm: a} // too much for a log that is not of probes
+		checks[i] = Check{Rule: probeRule, Key: key, Limit: l}
+		ps[i] = l.step().Params(1, 0, l.row())
+		ps[i].ID = anyID()
 	}
 	return s.takeCall(true, checks, ps)
 }

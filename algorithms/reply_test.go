@@ -32,7 +32,11 @@ func FuzzReply(f *testing.F) {
 			return
 		}
 		checks := []Check{{Rule: "r", Limit: l, Cost: 1}}
-		d, err := answers(checks, []step.Params{paramsOf(&checks[0])}, unpack(packed), true)
+		ps, err := prepare(checks, new([4]step.Params))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := answers(checks, ps, unpack(packed), true)
 		if err != nil {
 			return
 		}
@@ -58,7 +62,10 @@ func unpack(b []byte) (numbers []int64) {
 
 func TestRepliesThatNoScriptGives(t *testing.T) {
 	checks := []Check{{Rule: "r", Limit: PerMinute(5), Cost: 1}}
-	ps := []step.Params{paramsOf(&checks[0])}
+	ps, err := prepare(checks, new([4]step.Params))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for want, reply := range map[string][]int64{
 		"0 numbers for 1 keys":        nil,
 		"4 numbers for 1 keys":        {someTime, 1, 2, 3},

@@ -51,37 +51,25 @@ type settlement struct {
 // cost something else.
 // If a charge is invalid, it prepares nothing.
 func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, error) {
-	if err := invalidCharges(charges); err != nil {
-		return nil, nil, err
-	}
 	results := make([]Result, len(charges))
 	var cs []settlement
-	for i := range charges {
-		res, cost := &results[i], charges[i].Cost
-		if *res = charges[i].Result; res.Source != source && res.Source != SourceSync || res.Charged <= 0 || res.Charged == cost {
-			continue
-		}
-		p := paramsOf(&res.Check)
-		p.ID = res.Trace.Charge.At // where it is one
-		cs = append(cs, settlement{step.Correction{
-			Params: p,
-			Placed: res.Trace.Charge,
-			Units:  res.Charged,
-			Delta:  cost - res.Charged,
-		}, res})
-	}
-	return results, cs, nil
-}
-
-// invalidCharges is why charges cannot be settled, or nil.
-func invalidCharges(charges []Charge) error {
 	var errs []error
 	for i := range charges {
+		res, cost := &results[i], charges[i].Cost
+		*res = charges[i].Result
 		if err := charges[i].Validate(); err != nil {
 			errs = append(errs, err)
+		} else if (res.Source == source || res.Source == SourceSync) && res.Charged > 0 && res.Charged != cost {
+			c := step.Correction{Placed: res.Trace.Charge, Units: res.Charged, Delta: cost - res.Charged}
+			res.Check.numbers(&c.Params)
+			c.ID = res.Trace.Charge.At // where it is one
+			cs = append(cs, settlement{c, res})
 		}
 	}
-	return errors.Join(errs...)
+	if errs != nil {
+		return nil, nil, errors.Join(errs...)
+	}
+	return results, cs, nil
 }
 
 // Validate reports why the charge cannot be settled, or nil. Its errors wrap [ErrInvalidCheck].
