@@ -52,9 +52,12 @@ type ownConn struct {
 // process notices late is no timeout, but fails as busy. The error is
 // [errors.ErrUnsupported] for clients whose options are unknown.
 func (t *Transport) Ask(ctx context.Context, shard int, anew bool, calls []*Call) error {
-	options, err := t.nodeOptions(shard)
-	if err != nil {
+	node, err := t.clientOf(shard)
+	switch {
+	case err != nil:
 		return err
+	case node == t.only && t.Sharded: // what is behind one address is several servers
+		return errors.ErrUnsupported
 	}
 	l, err := t.owns.find(shard)
 	if err != nil {
@@ -64,7 +67,7 @@ func (t *Transport) Ask(ctx context.Context, shard int, anew bool, calls []*Call
 	defer l.mu.Unlock()
 	if anew || l.own == nil {
 		l.close()
-		client, err := dial(ctx, options, t.limit*4/5)
+		client, err := dial(ctx, node.Options(), t.limit*4/5)
 		if err != nil {
 			return err
 		}
@@ -213,11 +216,8 @@ func (c *patientConn) Read(p []byte) (n int, err error) {
 // Redial closes the idle connections to a shard, so that commands open new ones. Those in
 // use stay. It does nothing for clients whose connections are unknown.
 func (t *Transport) Redial(ctx context.Context, shard int) {
-	node := t.only
-	if key, err := t.KeyOn(shard); node == nil && err == nil {
-		node = t.nodeOf(key)
-	}
-	if node == nil {
+	node, err := t.clientOf(shard)
+	if err != nil {
 		return
 	}
 	for _, pipelines := range t.pools() {
@@ -266,10 +266,10 @@ func (u unsendable) MarshalBinary() ([]byte, error) {
 
 var errUnsendable = errors.New("closed to connect anew")
 
-// nodeOptions returns the options of the client that sends to a shard.
-func (t *Transport) nodeOptions(shard int) (*redis.Options, error) {
-	if t.own && !t.Sharded {
-		return &t.options, nil
+// clientOf returns the client that sends to a shard.
+func (t *Transport) clientOf(shard int) (*redis.Client, error) {
+	if t.only != nil {
+		return t.only, nil
 	}
 	if t.node == nil || shard == 0 {
 		return nil, errors.ErrUnsupported
@@ -279,7 +279,7 @@ func (t *Transport) nodeOptions(shard int) (*redis.Options, error) {
 		return nil, err
 	}
 	if node := t.nodeOf(key); node != nil {
-		return node.Options(), nil
+		return node, nil
 	}
 	return nil, errors.ErrUnsupported
 }
