@@ -97,12 +97,19 @@ func (a *account) changes(all []change) []change {
 	return all
 }
 
-// account returns the account of a rule. It requires mu.
+// known returns the account of a rule, nil if its charge stays as it is so far. It requires mu.
+func (s *requestState) known(rule string) *account {
+	a := s.accounts
+	for a != nil && a.rule != rule {
+		a = a.next
+	}
+	return a
+}
+
+// account returns the account of a rule, made if there is none. It requires mu.
 func (s *requestState) account(rule string) *account {
-	for a := s.accounts; a != nil; a = a.next {
-		if a.rule == rule {
-			return a
-		}
+	if a := s.known(rule); a != nil {
+		return a
 	}
 	part := slices.Clone(resultsOf(rule, s.decision.Results))
 	if s.calls == nil {
@@ -164,12 +171,12 @@ func (s *requestState) refundBy(status int) {
 		if on == nil {
 			continue
 		}
-		switch a := s.account(r.Check.Rule); {
+		switch a := s.known(r.Check.Rule); {
 		case !slices.Contains(on, status):
-			if !a.settled && !a.added && s.holds > 0 && s.Context.Err() == nil {
-				a.settled, free = true, true
+			if (a == nil || !a.settled && !a.added) && s.holds > 0 && s.Context.Err() == nil {
+				s.account(r.Check.Rule).settled, free = true, true
 			}
-		case a.settled && a.cost == 0: // the handler says that it was nothing
+		case a != nil && a.settled && a.cost == 0: // the handler says that it was nothing
 		case len(strikes) == 0 || strikes[len(strikes)-1].Check.Rule != r.Check.Rule:
 			strikes = append(strikes, r)
 		}
