@@ -105,7 +105,7 @@ func (c *Check) badSync() error {
 		return nil
 	case c.Sync < 20*time.Millisecond || c.Sync > time.Second:
 		return fmt.Errorf("sync: must be 20ms to 1s, or 0, got %s; write the unit, as in 50*time.Millisecond", c.Sync)
-	case row.Log || row.Queue || row.Held:
+	case !row.Copied:
 		return fmt.Errorf("sync: not with %s, whose states cannot be copied", row.Name)
 	case !row.Calendar && c.Sync > c.Limit.Period/20:
 		return fmt.Errorf("sync: must be at most a twentieth of the period %s, got %s", c.Limit.Period, c.Sync)

@@ -359,7 +359,7 @@ var table = []row{
 	{field: "Sync", limits: func(r *Rule, set *limitSet, f *found) {
 		for _, l := range set.valid {
 			switch row := naming.Limit(l).Row(); {
-			case row.Log || row.Queue || row.Held:
+			case !row.Copied:
 				f.say("not with %s, of which a process has no copy; use %s, %s or %s, or leave sync out",
 					set.name(l), algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.TokenBucket)
 			case l.Calendar == "" && r.Sync > l.Period/syncPart:

@@ -24,14 +24,14 @@ const (
 
 // Table lists the algorithms by their numbers.
 var Table = []Row{
-	{Number: FixedWindow, Name: "fixed_window", Short: "fw1", Step: fixedWindow{}, Code: 1, MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Aligned: true},
-	{Number: SlidingWindow, Name: "sliding_window", Short: "sw1", Step: slidingWindow{}, Code: 2, MaxRate: MaxSquared, why: forSquares, maxUsed: MaxSquared, Aligned: true},
+	{Number: FixedWindow, Name: "fixed_window", Short: "fw1", Step: fixedWindow{}, Code: 1, MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Aligned: true, Copied: true},
+	{Number: SlidingWindow, Name: "sliding_window", Short: "sw1", Step: slidingWindow{}, Code: 2, MaxRate: MaxSquared, why: forSquares, maxUsed: MaxSquared, Aligned: true, Copied: true},
 	{Number: SlidingLog, Name: "sliding_log", Short: "sl1", Step: slidingLog{}, Code: 3, MaxRate: MaxLog, why: forEntries, maxUsed: MaxSquared, Summary: true, Log: true},
-	{Number: TokenBucket, Name: "token_bucket", Short: "tb1", Step: bucket{}, Code: 4, MaxRate: MaxUnits, why: forHeaders, Bucket: true},
+	{Number: TokenBucket, Name: "token_bucket", Short: "tb1", Step: bucket{}, Code: 4, MaxRate: MaxUnits, why: forHeaders, Bucket: true, Copied: true},
 	{Number: LeakyBucket, Name: "leaky_bucket", Short: "lb1", Step: queue{}, Code: 5, MaxRate: MaxUnits, why: forHeaders, Bucket: true, Queue: true},
-	{Number: GCRA, Name: "gcra", Short: "gcra1", Step: bucket{}, Code: 4, MaxRate: MaxUnits, why: forHeaders, Bucket: true},
+	{Number: GCRA, Name: "gcra", Short: "gcra1", Step: bucket{}, Code: 4, MaxRate: MaxUnits, why: forHeaders, Bucket: true, Copied: true},
 	{Number: InFlight, Name: "in_flight", Short: "if2", Step: inFlight{}, Code: 6, MaxRate: MaxInFlight, why: forPlaces, Summary: true, Held: true},
-	{Number: CalendarWindow, Name: "calendar_window", Short: "cw1", Step: calendarWindow{}, Code: 7, MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Calendar: true},
+	{Number: CalendarWindow, Name: "calendar_window", Short: "cw1", Step: calendarWindow{}, Code: 7, MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Calendar: true, Copied: true},
 }
 
 // Lookup returns the row of an algorithm by its number, or nil.

@@ -23,6 +23,7 @@ type Row struct {
 	Calendar bool   // counts in the windows of a calendar; the arguments change with the time
 	Summary  bool   // its state is not three numbers: scripts return a summary of it
 	Log      bool   // the state has entries, in a Memory too
+	Copied   bool   // a process may decide by a copy of its state, and tell the units later
 	Held     bool   // a charge is a request in progress: it costs 1, ends with the request, and Period is its lease
 }
 
