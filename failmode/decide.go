@@ -187,7 +187,7 @@ func (g *Guard) decideHere(ctx context.Context, charge bool, results []algorithm
 // knownDenial returns the store's last denial of a check, until the check would have fit: a
 // denied client stays denied in an outage. Of a look, the local memory knows it, too.
 func (g *Guard) knownDenial(c *algorithms.Check) (algorithms.Result, bool) {
-	if r, known := g.denied.Find(c); known || !c.Look || c.Shadow {
+	if r, known := g.denied.Find(c); known || !c.Look {
 		return r, known
 	}
 	d, err := g.local.Peek(context.Background(), *c)

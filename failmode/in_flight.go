@@ -68,8 +68,8 @@ func (f *inFlight) ask(checks []algorithms.Check) (tickets []inflight.Ticket) {
 var unheard = new(string)
 
 // lost notes of a result that the store did not decide whether it may have charged it.
-func (f *inFlight) lost(r *algorithms.Result) {
-	if f.holds(&r.Check) && !transport.NotExecuted(r.Err) {
+func (*inFlight) lost(r *algorithms.Result) {
+	if r.Check.InFlight != nil && !transport.NotExecuted(r.Err) {
 		r.Check.InFlight = unheard
 	}
 }
@@ -82,10 +82,11 @@ func (f *inFlight) answered(tickets []inflight.Ticket, allowed bool, results []a
 			f.Answered(t, inflight.Unknown, false)
 			continue
 		}
+		if t == (inflight.Ticket{}) {
+			continue
+		}
 		r, a := &results[i], inflight.Denied
 		switch {
-		case !f.holds(&r.Check):
-			continue
 		case r.Check.InFlight == unheard:
 			a = inflight.Unknown
 		case ofStore(r) && r.Charged > 0:

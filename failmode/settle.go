@@ -70,7 +70,7 @@ func (g *Guard) giveBack(ctx context.Context, results []algorithms.Result) {
 			if settled, err := g.settleLocal(ctx, []algorithms.Charge{{Result: *r}}); err == nil {
 				*r = settled[0]
 			}
-		case g.inFlight.holds(&r.Check):
+		case r.Check.InFlight != nil: // the store hears what is under way without it
 			r.Check.InFlight, r.Charged = unheard, 0
 		case r.Source != algorithms.SourceSync || !g.synced.Settle(r, 0):
 			later = append(later, algorithms.Charge{Result: *r})
