@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/memory"
+	"github.com/seed75154129/ratelimit/internal/spare"
 )
 
 // Memory counts in this process. Its zero value is ready. It is safe for concurrent use
@@ -36,8 +37,9 @@ type Memory struct {
 	// since. It must not change after first use.
 	Now func() time.Time
 
-	once  sync.Once
-	store memory.Store
+	once   sync.Once
+	store  memory.Store
+	denied spare.Slices[Result]
 }
 
 // Store is what a failmode.Guard needs of a Memory beside its decisions. It is not for programs,
@@ -70,7 +72,7 @@ func (m *Memory) decide(charge bool, checks []Check) (Decision, error) {
 	if d.Allowed = allowed; allowed {
 		d.Results = make([]Result, len(checks))
 	} else {
-		d.Results = m.spare(len(checks))
+		d.Results = m.denied.Make(len(checks))
 	}
 	for i := range counts {
 		d.Results[i].counted(&checks[i], &counts[i], now)
@@ -78,30 +80,9 @@ func (m *Memory) decide(charge bool, checks []Check) (Decision, error) {
 	return d, nil
 }
 
-// spareResults is how many results are kept together.
-const spareResults = 4
-
-// spare returns n empty results for a denial: those of another one that were given to Reuse,
-// so that a flood of denials needs no memory.
-func (m *Memory) spare(n int) []Result {
-	if n > spareResults {
-		return make([]Result, n)
-	}
-	if kept, ok := m.store.Spare.Get().(*[spareResults]Result); ok {
-		return kept[:n]
-	}
-	return new([spareResults]Result)[:n]
-}
-
 // Reuse lets the Memory write another denial over the results of d, a denial by its Take that
 // nobody looks at any more. A Middleware does so if no function of the program's has seen it.
-func (m *Memory) Reuse(d Decision) {
-	if cap(d.Results) >= spareResults {
-		kept := (*[spareResults]Result)(d.Results[:spareResults])
-		clear(kept[:])
-		m.store.Spare.Put(kept)
-	}
-}
+func (m *Memory) Reuse(d Decision) { m.denied.Reuse(d.Results) }
 
 // countsOf validates the checks and converts them to counts. Up to four counts are in
 // room, which saves an allocation.

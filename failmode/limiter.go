@@ -37,6 +37,21 @@ func (g *Guard) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 	return d, err
 }
 
+// Reuse lets the Guard write another denial over the results of d, a denial by its Take that
+// nobody looks at any more, if it is a known one and no limiter of the program's can have seen
+// it. A Middleware does so if no function of the program's has seen it.
+func (g *Guard) Reuse(d algorithms.Decision) {
+	if _, own := g.Limiter.(*algorithms.Redis); !own {
+		return
+	}
+	for i := range d.Results {
+		if r := &d.Results[i]; r.Err != nil || r.Source != algorithms.SourceDenyCache && r.Source != algorithms.SourceNone {
+			return
+		}
+	}
+	g.denied.Reuse(d.Results)
+}
+
 // Peek implements [algorithms.Limiter]. It asks the limiter even about keys that Take
 // denies without asking. So Peek and Take may differ for up to a second.
 func (g *Guard) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {

@@ -28,9 +28,8 @@ func (e *evaluation) admit(w http.ResponseWriter) bool {
 	switch {
 	case !d.Allowed && m.config.Denied == nil:
 		headers.Deny(w, r, shown)
-		if memory, ok := m.limiter.Limiter.(*algorithms.Memory); ok && m.unseen { // nobody else has seen it
-			memory.Reuse(*d)
-			*d = algorithms.Decision{}
+		if m.unseen {
+			m.limiter.reuse(d)
 		}
 	case !d.Allowed:
 		headers.SetRetryAfter(w.Header(), shown)

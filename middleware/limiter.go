@@ -250,6 +250,17 @@ func (l *limiter) refund(ctx context.Context, d algorithms.Decision) {
 	_ = algorithms.Refund(ctx, l, d)
 }
 
+// reuse gives a denial back that no function of the program's has seen, for the next one.
+func (l *limiter) reuse(d *algorithms.Decision) {
+	switch own := l.Limiter.(type) { // not a limiter around it, which may have kept the denial
+	case *algorithms.Memory:
+		own.Reuse(*d)
+	case *failmode.Guard:
+		own.Reuse(*d)
+	}
+	*d = algorithms.Decision{}
+}
+
 // retryFailed is the RetryAfter of a check that is denied because the limiter failed. It
 // is not known when the limiter will recover.
 const retryFailed = time.Second

@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
@@ -12,7 +16,7 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// A Memory writes denials over those that nobody keeps. What a program has seen stays as it was,
+// A Memory and a Guard write denials over those that nobody keeps. What a program has seen stays as it was,
 // whatever is denied later.
 func TestDenialsThatAProgramHasSeenStay(t *testing.T) {
 	for name, see := range map[string]func(c *ratelimit.Config, see func(algorithms.Decision)) func(m *ratelimit.Middleware, r *http.Request){
@@ -33,8 +37,7 @@ func TestDenialsThatAProgramHasSeenStay(t *testing.T) {
 			c.Headers = func(_ http.Header, d algorithms.Decision) { see(d) }
 			return nil
 		},
-		"a limiter around the Memory": func(c *ratelimit.Config, see func(algorithms.Decision)) func(*ratelimit.Middleware, *http.Request) {
-			c.Limiter = seen{c.Limiter, see}
+		"a limiter around": func(*ratelimit.Config, func(algorithms.Decision)) func(*ratelimit.Middleware, *http.Request) {
 			return nil
 		},
 		"Take": func(_ *ratelimit.Config, see func(algorithms.Decision)) func(*ratelimit.Middleware, *http.Request) {
@@ -56,41 +59,56 @@ func TestDenialsThatAProgramHasSeenStay(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			type decision struct {
-				d  algorithms.Decision
-				as string
-			}
-			var kept []decision
-			memory := new(algorithms.Memory)
-			others := ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{
-				perHour("a", 1), {Name: "b", Key: keyfunc.Header("Client"), Limit: algorithms.PerHour(1), Shadow: true}, perHour("c", 5),
-			}}
-			own := others
-			by := see(&own, func(d algorithms.Decision) {
-				if !d.Allowed {
-					kept = append(kept, decision{d, fmt.Sprintf("%+v", d)})
+		for store, made := range map[string]func(around func(algorithms.Limiter) algorithms.Limiter) algorithms.Limiter{
+			"memory": func(around func(algorithms.Limiter) algorithms.Limiter) algorithms.Limiter {
+				return around(new(algorithms.Memory))
+			},
+			"redis": func(around func(algorithms.Limiter) algorithms.Limiter) algorithms.Limiter {
+				client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+				t.Cleanup(func() { _ = client.Close() })
+				return guard(t, around(&algorithms.Redis{Client: client, Namespace: "test", Budget: 10 * time.Second}), 1)
+			},
+		} {
+			t.Run(store+"/"+name, func(t *testing.T) {
+				type decision struct {
+					d  algorithms.Decision
+					as string
+				}
+				var kept []decision
+				keep := func(d algorithms.Decision) {
+					if !d.Allowed {
+						kept = append(kept, decision{d, fmt.Sprintf("%+v", d)})
+					}
+				}
+				around := func(l algorithms.Limiter) algorithms.Limiter { return l }
+				if name == "a limiter around" {
+					around = func(l algorithms.Limiter) algorithms.Limiter { return seen{l, keep} }
+				}
+				others := ratelimit.Config{Limiter: made(around), Rules: []ratelimit.Rule{
+					perHour("a", 1), {Name: "b", Key: keyfunc.Header("Client"), Limit: algorithms.PerHour(1), Shadow: store == "memory"}, perHour("c", 5),
+				}}
+				own := others
+				by := see(&own, keep)
+				m, flood := mustNew(t, own), mustNew(t, others).Handler(http.NotFoundHandler())
+				h := m.Handler(http.NotFoundHandler())
+				for i := range 60 {
+					if client := fmt.Sprint(i % 7); by != nil && i > 0 {
+						by(m, request("GET /", "Client", client))
+					} else {
+						serve(h, "GET /", "Client", client)
+					}
+					serve(flood, "GET /", "Client", fmt.Sprint("other ", i%5))
+				}
+				if len(kept) < 1 || len(kept) < 50 && (store == "memory" || name != "a limiter around") {
+					t.Fatalf("saw %d denials", len(kept))
+				}
+				for _, k := range kept {
+					if now := fmt.Sprintf("%+v", k.d); now != k.as {
+						t.Fatalf("a denial was\n%s\nand is\n%s", k.as, now)
+					}
 				}
 			})
-			m, flood := mustNew(t, own), mustNew(t, others).Handler(http.NotFoundHandler())
-			h := m.Handler(http.NotFoundHandler())
-			for i := range 60 {
-				if by != nil && i > 0 {
-					by(m, request("GET /", "Client", fmt.Sprint(i)))
-				} else {
-					serve(h, "GET /", "Client", fmt.Sprint(i))
-				}
-				serve(flood, "GET /", "Client", fmt.Sprint("other ", i))
-			}
-			if len(kept) < 50 {
-				t.Fatalf("saw %d denials", len(kept))
-			}
-			for _, k := range kept {
-				if now := fmt.Sprintf("%+v", k.d); now != k.as {
-					t.Fatalf("a denial was\n%s\nand is\n%s", k.as, now)
-				}
-			}
-		})
+		}
 	}
 }
 

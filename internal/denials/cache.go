@@ -28,6 +28,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/naming"
+	"github.com/seed75154129/ratelimit/internal/spare"
 	"github.com/seed75154129/ratelimit/internal/table"
 )
 
@@ -58,6 +59,7 @@ type Cache struct {
 	used   atomic.Bool  // something was remembered; before, nothing is hashed
 	asked  atomic.Int64 // the current second since start, and how often the store was asked again in it
 	shards [shardCount]shard
+	spare  spare.Slices[algorithms.Result]
 }
 
 type entry = table.Entry[[perCount]denial]
@@ -162,6 +164,9 @@ func (d *Cache) claim(c *algorithms.Check, now time.Duration) (denial, bool) {
 	}
 }
 
+// Reuse takes back the results of a denial by Decide that nobody looks at any more.
+func (d *Cache) Reuse(results []algorithms.Result) { d.spare.Reuse(results) }
+
 // Decide denies a request that is known to be denied. Checks of which nothing is known have
 // no Source. If not, the store must be asked; again says that it is asked about a denial that
 // is known, for Learn. Invalid checks are left to the store, which says what is wrong.
@@ -207,7 +212,7 @@ func (d *Cache) Decide(checks []algorithms.Check) (_ algorithms.Decision, denied
 			return algorithms.Decision{}, false, true
 		}
 	}
-	results := make([]algorithms.Result, len(checks))
+	results := d.spare.Make(len(checks))
 	for i := range checks {
 		if results[i].Check = checks[i]; all[i].of != 0 && !all[i].over(now) {
 			all[i].fill(&results[i], now)

@@ -22,7 +22,6 @@ const defaultMaxKeys = 1 << 18
 type Store struct {
 	MaxKeys int
 	Clock   func() time.Time // nil: the wall clock at the start plus the monotonic clock
-	Spare   sync.Pool        // the results of denials that nobody has kept, for others
 
 	once   sync.Once
 	seeds  table.Seeds

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -221,7 +220,7 @@ func parseScenario(query url.Values) (s scenario, err error) {
 			}
 			s.algorithms = append(s.algorithms, a)
 		}
-		slices.SortFunc(s.algorithms, func(a, b algorithms.Algorithm) int { return cmp.Compare(a, b) })
+		slices.Sort(s.algorithms)
 		s.algorithms = slices.Compact(s.algorithms)
 	}
 	if q.Has("traffic") {
