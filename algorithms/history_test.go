@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/naming"
 	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
@@ -612,6 +613,12 @@ func (r *run) foreign(ctx context.Context, checks []algorithms.Check, value stri
 		first := got.Results[0]
 		if transport.ClassOf(first.Err) != transport.ClassAnswer || !strings.Contains(first.Err.Error(), key) || first.HasRoom || first.Charged != 0 || got.Allowed != (want.Allowed && c.Shadow) {
 			return fmt.Errorf("%q at %s beside others: allowed %v, %+v", was, key, got.Allowed, first)
+		}
+		if buckets := slices.DeleteFunc(slices.Clone(others), func(c algorithms.Check) bool { return !naming.Limit(c.Limit).Row().Bucket }); !want.Allowed {
+			// What is charged and given back at a lower rate than before loses its fraction of a microsecond.
+			if err := r.both(func(l algorithms.Limiter) error { return l.Reset(ctx, buckets...) }); err != nil {
+				return err
+			}
 		}
 	}
 	if now := r.store.dump(key); now != was {
