@@ -135,10 +135,14 @@ func (r *Rule) fit(all []algorithms.Limit, s share) ([]algorithms.Limit, error) 
 			}
 		}
 	}
-	if s.part != nil {
-		all = set.parts
+	if s.part == nil {
+		return all, nil
 	}
-	return all, nil
+	fit := make([]algorithms.Limit, len(all))
+	for i, l := range all {
+		fit[i], _ = s.limit(l) // it is large enough
+	}
+	return fit, nil
 }
 
 // An override is an Override made ready for requests.

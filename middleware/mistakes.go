@@ -156,15 +156,11 @@ var table = []row{
 		}
 	}},
 	{limits: func(r *Rule, set *limitSet, f *found) {
-		if f.share.part == nil {
-			return
-		}
 		for _, l := range set.valid {
 			part, err := f.share.limit(l) // rounded up, it would admit more than the limit in all regions together
-			set.parts = append(set.parts, part)
 			if cost := r.largestCost(); err != nil {
 				f.say("%w; raise the limit or Config.Share", err)
-			} else if part.Quota() < cost && set.field != "" {
+			} else if f.share.part != nil && part.Quota() < cost && set.field != "" {
 				f.say("the share %s of %s holds %d units, and a request costs up to %d: it would never pass; raise the limit or Config.Share",
 					f.share.text, l, part.Quota(), cost)
 			}

@@ -208,7 +208,6 @@ type limitSet struct {
 	at         []any  // which part of the field
 	by         string // "" is the rule itself
 	all, valid []algorithms.Limit
-	parts      []algorithms.Limit // with a share, those of valid, once a row has looked at them
 }
 
 // name names a limit of the set.
