@@ -69,7 +69,7 @@ func (m *Memory) decide(charge bool, checks []Check) (Decision, error) {
 	}
 	var d Decision
 	now, allowed := m.ready().Decide(charge, counts)
-	if d.Allowed = allowed; allowed {
+	if d.Allowed = allowed; allowed || !charge { // of denials by Peek, none is given back
 		d.Results = make([]Result, len(checks))
 	} else {
 		d.Results = m.denied.Make(len(checks))
