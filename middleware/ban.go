@@ -66,7 +66,7 @@ func (r *Rule) mostCharged(s share) (most int64, within time.Duration, by algori
 			windows++ // it may begin at the end of one
 		}
 		n := windows * min(part.Rate/cost, many)
-		if algorithmOf(part) == algorithms.SlidingWindow.String() && part.Rate%cost == 0 {
+		if algorithmOf(part) == algorithms.SlidingWindow && part.Rate%cost == 0 {
 			n-- // the last fits when the first is forgotten
 		}
 		if by == (algorithms.Limit{}) || n < most {

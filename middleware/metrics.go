@@ -151,8 +151,8 @@ func (w *watch) near(windows []algorithms.Result) bool {
 	return false
 }
 
-// expected returns who may decide checks. algorithms.SourceFailClosed stands for the fail mode of
-// the rule, whatever it is.
+// expected returns who may decide checks. SourceFailClosed stands for the fail mode of the
+// rule, whatever it is.
 func (l *limiter) expected() (from [sources]bool) {
 	from[algorithms.SourceMemory], from[algorithms.SourceRedis] = l.memory != nil, l.redis != nil
 	from[algorithms.SourceDenyCache], from[algorithms.SourceFallback], from[algorithms.SourceFailClosed] = l.guard != nil, l.guard != nil, l.guard != nil
@@ -165,12 +165,12 @@ func (r *rule) expected(from [sources]bool) (e [outcomes][sources]bool) {
 	from[algorithms.SourceFailOpen] = from[algorithms.SourceFailClosed] && c.Fail == failmode.Open
 	from[algorithms.SourceFailClosed] = from[algorithms.SourceFailClosed] && c.Fail == failmode.Closed
 	e[outcomeAllowed][algorithms.SourceSync] = c.Sync > 0 && from[algorithms.SourceDenyCache]
-	for o := range from {
-		if from[o] {
-			over, cached := algorithms.Source(o) != algorithms.SourceFailOpen, algorithms.Source(o) == algorithms.SourceDenyCache
-			e[outcomeAllowed][o] = algorithms.Source(o) != algorithms.SourceFailClosed && !cached
-			e[outcomeDenied][o] = over && shadow < 1
-			e[outcomeShadowDenied][o] = over && shadow > 0 && !cached
+	for by := range sources {
+		if from[by] {
+			over, cached := by != algorithms.SourceFailOpen, by == algorithms.SourceDenyCache
+			e[outcomeAllowed][by] = by != algorithms.SourceFailClosed && !cached
+			e[outcomeDenied][by] = over && shadow < 1
+			e[outcomeShadowDenied][by] = over && shadow > 0 && !cached
 		}
 	}
 	e[outcomeSkipped][algorithms.SourceNone] = true
@@ -184,11 +184,11 @@ func (w *watch) appendTo(all []algorithms.Metric, r *rule, from [sources]bool) [
 	add := func(name string, value float64, labels ...string) {
 		all = append(all, algorithms.Metric{Name: name, Value: value, Labels: append([]string{"rule", w.rule}, labels...)})
 	}
-	s, algorithm, expected := w.series, algorithmOf(w.limit), r.expected(from)
+	s, algorithm, expected := w.series, algorithmOf(w.limit).String(), r.expected(from)
 	for o := range s.counts {
-		for from := range s.counts[o] {
-			if n := s.counts[o][from].Load(); n > 0 || expected[o][from] {
-				add("ratelimit_decisions_total", float64(n), "algorithm", algorithm, "outcome", outcomeNames[o], "source", algorithms.Source(from).String())
+		for by := range sources {
+			if n := s.counts[o][by].Load(); n > 0 || expected[o][by] {
+				add("ratelimit_decisions_total", float64(n), "algorithm", algorithm, "outcome", outcomeNames[o], "source", by.String())
 			}
 		}
 	}

@@ -101,7 +101,7 @@ func (m *Middleware) recordDenial(ctx context.Context, w *watch, r *algorithms.R
 	attrs := []slog.Attr{
 		slog.String("rule", r.Check.Rule),
 		slog.String("key", m.shown(r.Check.Key)),
-		slog.String("algorithm", algorithmOf(r.Check.Limit)),
+		slog.String("algorithm", algorithmOf(r.Check.Limit).String()),
 		slog.String("source", r.Source.String()),
 	}
 	if r.RetryAfter < algorithms.Never {

@@ -246,8 +246,10 @@ func (r *Rule) hasHeld() bool {
 	return slices.ContainsFunc(r.sets(), func(set *limitSet) bool { return slices.ContainsFunc(set.all, isHeld) })
 }
 
-// algorithmOf returns the name of a limit's algorithm, also if Algorithm is 0.
-func algorithmOf(l algorithms.Limit) string { return naming.Limit(l).Name() }
+// algorithmOf returns a limit's algorithm, also if Algorithm is 0.
+func algorithmOf(l algorithms.Limit) algorithms.Algorithm {
+	return algorithms.Algorithm(naming.Limit(l).Number())
+}
 
 func isWindow(l algorithms.Limit) bool {
 	row := naming.Limit(l).Row()

@@ -170,20 +170,20 @@ func (c *clientView) Counted() bool {
 
 // A countView is how a key stands by one limit.
 type countView struct {
-	Key        string       `json:"key"`
-	Tier       string       `json:"tier,omitempty"` // "" is the rule's own limit
-	Override   string       `json:"override,omitempty"`
-	Limit      string       `json:"limit"`
-	Applies    string       `json:"applies"` // "yes", "no"; "by tier" and "by request" if the program decides
-	Cost       int64        `json:"cost"`
-	Shadow     bool         `json:"shadow,omitempty"`
-	Source     string       `json:"source"`
-	Allowed    bool         `json:"allowed"`
-	Banned     bool         `json:"banned,omitempty"`
-	Remaining  int64        `json:"remaining"`
-	RetryAfter view.Seconds `json:"retry_after"`
-	ResetAfter view.Seconds `json:"reset_after"`
-	Error      string       `json:"error,omitempty"`
+	Key        string            `json:"key"`
+	Tier       string            `json:"tier,omitempty"` // "" is the rule's own limit
+	Override   string            `json:"override,omitempty"`
+	Limit      string            `json:"limit"`
+	Applies    string            `json:"applies"` // "yes", "no"; "by tier" and "by request" if the program decides
+	Cost       int64             `json:"cost"`
+	Shadow     bool              `json:"shadow,omitempty"`
+	Source     algorithms.Source `json:"source"`
+	Allowed    bool              `json:"allowed"`
+	Banned     bool              `json:"banned,omitempty"`
+	Remaining  int64             `json:"remaining"`
+	RetryAfter view.Seconds      `json:"retry_after"`
+	ResetAfter view.Seconds      `json:"reset_after"`
+	Error      string            `json:"error,omitempty"`
 
 	Quota     int64        `json:"-"`
 	Held      bool         `json:"-"` // what is used is in flight
@@ -192,7 +192,7 @@ type countView struct {
 
 // Elsewhere reports whether the store has not answered.
 func (c *countView) Elsewhere() bool {
-	return c.Source != algorithms.SourceRedis.String() && c.Source != algorithms.SourceMemory.String()
+	return c.Source != algorithms.SourceRedis && c.Source != algorithms.SourceMemory
 }
 
 // Used is what is in flight.
@@ -282,7 +282,7 @@ func (h *handler) overrideFor(rule *view.Rule, o order, keys []string) string {
 func (h *handler) countOf(l *view.ClientLimit, r *algorithms.Result) countView {
 	c := countView{
 		Key: h.limit.Operator().Shown(r.Check.Key).Text, Tier: l.Tier, Override: l.Override, Limit: view.Limit(r.Check.Limit), Cost: r.Check.Cost, Shadow: r.Check.Shadow,
-		Source: r.Source.String(), Allowed: r.HasRoom, Banned: r.BannedFor > 0, Remaining: r.Remaining, RetryAfter: view.Seconds(r.RetryAfter), ResetAfter: view.Seconds(r.ResetAfter),
+		Source: r.Source, Allowed: r.HasRoom, Banned: r.BannedFor > 0, Remaining: r.Remaining, RetryAfter: view.Seconds(r.RetryAfter), ResetAfter: view.Seconds(r.ResetAfter),
 		Quota: r.Check.Limit.Quota(), Held: r.Check.Limit.Algorithm == algorithms.InFlight, BannedFor: view.Seconds(r.BannedFor),
 	}
 	if r.Err != nil {
